@@ -1,0 +1,24 @@
+"""What an engine is."""
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
+
+
+class Engine(Protocol):
+    """Computes the penalty of same-shape matrices W (B, m, n) as one batch.
+
+    What it carries from step to step (warm-start vectors) is kept by `group`, a name for the batch that stays the
+    same from step to step, and travels in its state_dict; what it draws at random depends on (seed, group, step)
+    alone. So a resumed run equals an uninterrupted one bit for bit.
+    """
+
+    name: str
+
+    def penalty(self, W: Tensor, spec: PenaltySpec, *, group: str, step: int) -> LayerPenalty: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
