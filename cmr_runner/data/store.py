@@ -1,0 +1,124 @@
+"""A directory of verified files, filled from the first source that delivers.
+
+A file appears under its name only whole and with the right MD5: it is written in a scratch directory beside, checked
+there, then renamed. One process at a time fills a directory; the lock dies with its process.
+"""
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import filelock
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cmr_runner.data.errors import DataError, SourceError
+
+logger = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    label: str
+
+    def fetch(self, names: Sequence[str], into: Path, progress: Progress) -> None:
+        """Write the named files into a directory, as far as possible; SourceError where it stops."""
+
+
+def md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def unverified(directory: Path, md5s: Mapping[str, str]) -> list[str]:
+    """Names of the files that are absent or not what their MD5 says."""
+    return [name for name, digest in md5s.items() if not _is_verified(directory / name, digest)]
+
+
+def _is_verified(path: Path, digest: str) -> bool:
+    try:
+        return md5(path) == digest
+    except OSError:
+        return False
+
+
+def ensure_files(
+    title: str, directory: Path, md5s: Mapping[str, str], sources: Callable[[], Sequence[Source]], advice: str
+) -> None:
+    """Return once `directory` holds every file of `md5s` (name → MD5), verified; DataError when no source helps.
+
+    `sources` is called only when a file is missing.
+    """
+    if not unverified(directory, md5s):
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(directory.parent / ".lock"):
+            _fill(title, directory, md5s, sources, advice)
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(f"dataset.root: {title} cannot be kept under {directory}: {reason}") from error
+
+
+def _fill(
+    title: str, directory: Path, md5s: Mapping[str, str], sources: Callable[[], Sequence[Source]], advice: str
+) -> None:
+    # Another process may have delivered while this one waited for the lock.
+    missing = unverified(directory, md5s)
+    if not missing:
+        return
+    wrong = _set_aside(directory, missing)
+    tried = [f"{directory}: wrong MD5, renamed to *.wrong: {', '.join(wrong)}"] if wrong else []
+    console = Console(stderr=True)
+    scratch = directory / ".partial"
+    for source in sources():
+        logger.info("%s: trying %s", title, source.label)
+        shutil.rmtree(scratch, ignore_errors=True)  # also what a killed process left
+        scratch.mkdir()
+        failure = "delivered wrong files"
+        try:
+            with _progress(console) as progress:
+                source.fetch(missing, scratch, progress)
+        except SourceError as error:
+            failure = str(error)
+        finally:
+            missing = _move_verified(missing, scratch, directory, md5s)
+            shutil.rmtree(scratch, ignore_errors=True)
+        if not missing:
+            return
+        tried.append(f"{source.label}: {failure}")
+    ways = [f"put {', '.join(missing)} (plain or .gz) into {directory} by hand", advice, "set another dataset.root"]
+    raise DataError(
+        "\n".join(
+            [
+                f"{title} could not be obtained. Tried:",
+                *(f"  {attempt}" for attempt in tried),
+                f"You can {', or '.join(way for way in ways if way)}.",
+                "dataset=digits needs no download and runs offline at once.",
+            ]
+        )
+    )
+
+
+def _set_aside(directory: Path, missing: Sequence[str]) -> list[str]:
+    """Rename wrong files, which may be a user's own and so are not deleted; their names."""
+    wrong = [name for name in missing if (directory / name).exists()]
+    for name in wrong:
+        (directory / name).replace(directory / f"{name}.wrong")
+    return wrong
+
+
+def _move_verified(names: Sequence[str], scratch: Path, directory: Path, md5s: Mapping[str, str]) -> list[str]:
+    """Move the verified files to their place; the names of the others."""
+    left = unverified(scratch, {name: md5s[name] for name in names})
+    for name in names:
+        if name not in left:
+            (scratch / name).replace(directory / name)
+    return left
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
