@@ -1,0 +1,125 @@
+"""The CSV files of a run, kept as text so that a resumed run continues them byte for byte."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+METRICS = "metrics.csv"
+LAYERS = "layers.csv"
+SPECTRA = "spectra.csv"
+
+METRIC_COLUMNS = (
+    "epoch",
+    "step",
+    "train_loss",
+    "test_loss",
+    "test_accuracy",
+    "grad_norm",
+    "grad_norm_task",
+    "grad_norm_spec",
+    "kappa_mean",
+    "kappa_median",
+    "kappa_p90",
+    "kappa_max",
+    "kappa_gram_mean",
+    "kappa_gram_median",
+    "kappa_gram_p90",
+    "max_abs_moment",
+    "mean_abs_moment",
+    "rho_cond_mean",
+    "rho_moment_mean",
+    "lambda_t",
+    "cap_active_fraction",
+    "clip_active_fraction",
+    "skipped_layers",
+    "seconds",
+    "spectral_seconds",
+)
+LAYER_COLUMNS = (
+    "epoch",
+    "layer",
+    "rows",
+    "cols",
+    "kappa",
+    "sigma_max",
+    "sigma_min",
+    "stable_rank",
+    "rho_cond",
+    "rho_moment",
+)
+SPECTRUM_COLUMNS = ("epoch", "layer", "percentile", "sigma")
+TIME_COLUMNS = ("seconds", "spectral_seconds")
+
+Row = Mapping[str, Any]
+
+
+class Records:
+    """The rows of `metrics.csv`, `layers.csv` and `spectra.csv` so far."""
+
+    def __init__(self, texts: Mapping[str, str] | None = None) -> None:
+        self._texts = dict(texts or {})
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """File name → content: what a checkpoint carries and what `Records(texts)` continues."""
+        return dict(self._texts)
+
+    def add_epoch(self, metrics: Row, layers: Sequence[Row], spectra: Sequence[Row]) -> None:
+        self._append(METRICS, METRIC_COLUMNS, [metrics])
+        self._append(LAYERS, LAYER_COLUMNS, layers)
+        # spectra.csv shows before and after: the rows of epoch 0 and of the newest epoch.
+        start = [row for row in self.rows(SPECTRA) if row["epoch"] == "0"]
+        self._texts.pop(SPECTRA, None)
+        self._append(SPECTRA, SPECTRUM_COLUMNS, [*start, *spectra])
+
+    def rows(self, name: str) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(self._texts.get(name, ""))))
+
+    def last_metrics(self) -> dict[str, float | int | None] | None:
+        rows = self.rows(METRICS)
+        return {key: _number(cell) for key, cell in rows[-1].items()} if rows else None
+
+    def _append(self, name: str, first_columns: Iterable[str], rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        text = self._texts.get(name, "")
+        columns = _header(text) or _columns(first_columns, rows)
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        if not text:
+            writer.writerow(columns)
+        for row in rows:
+            unknown = row.keys() - set(columns)
+            if unknown:
+                raise ValueError(f"{name}: columns {sorted(unknown)} are not among those of the first row")
+            writer.writerow([_cell(row.get(column)) for column in columns])
+        self._texts[name] = text + buffer.getvalue()
+
+
+def _header(text: str) -> list[str]:
+    return next(csv.reader(io.StringIO(text)), [])
+
+
+def _columns(first: Iterable[str], rows: Sequence[Row]) -> list[str]:
+    ordered = dict.fromkeys(first)
+    for row in rows:
+        ordered.update(dict.fromkeys(row))
+    return list(ordered)
+
+
+def _cell(value: Any) -> str:
+    """Shortest text that reads back as the same number; None, a quantity that is not defined, is an empty cell."""
+    if value is None:
+        return ""
+    # float.__repr__, since numpy's float64 is a float whose own repr names its type.
+    return float.__repr__(value) if isinstance(value, float) else str(value)
+
+
+def _number(cell: str) -> float | int | None:
+    if cell == "":
+        return None
+    try:
+        return int(cell)
+    except ValueError:
+        return float(cell)
