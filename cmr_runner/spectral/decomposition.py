@@ -53,3 +53,18 @@ def svd(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     check_finite(W)
     U, sigma, Vh = converging(lambda A: torch.linalg.svd(A, full_matrices=False), W)
     return U.to(W.dtype), sigma.to(W.dtype), Vh.to(W.dtype)
+
+
+def spectral_gradient(U: Tensor, slopes: Tensor, Vh: Tensor) -> Tensor:
+    """∇_W f(σ(W)) = U diag(∂f/∂σ_i) Vᵀ, (..., m, n), from slopes ∂f/∂σ_i (..., r): the form of every gradient here."""
+    # An enclosing autocast would take this product, and it alone, in half precision.
+    with torch.autocast(U.device.type, enabled=False):
+        return (U * slopes.unsqueeze(-2)) @ Vh
+
+
+def saturated(A: Tensor, dtype: torch.dtype) -> Tensor:
+    """A in dtype, entries past its range at its largest number: slopes near 1/ε pass float16's 65504."""
+    if dtype != torch.float16:
+        return A.to(dtype)
+    limit = torch.finfo(dtype).max
+    return A.clamp(-limit, limit).to(dtype)

@@ -9,12 +9,12 @@ Everything is a function of the singular values, λ_i = σ_i². Two readings of 
   λ_min = 0 does not move with W, and the zeros enter every trace.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from cmr_runner.spectral.decomposition import svd
+from cmr_runner.spectral.decomposition import saturated, spectral_gradient, svd
 
 GramReading = Literal["short_side", "columns"]
 
@@ -31,7 +31,9 @@ class GramSpectrum(NamedTuple):
 
 
 def gram_spectrum(sigma: Tensor, shape: tuple[int, int], eps: float, gram: GramReading) -> GramSpectrum:
-    """Normalise λ_i = σ_i² of a matrix of the given (m, n)."""
+    """Normalise λ_i = σ_i² of a matrix of the given (m, n). Domain: σ_max² within the dtype's range, ε > 0."""
+    if gram not in get_args(GramReading):
+        raise ValueError(f"gram must be {' or '.join(get_args(GramReading))}, got {gram}")
     r = sigma.shape[-1]
     n = shape[1] if gram == "columns" else r
     lam = sigma.square()
@@ -45,7 +47,10 @@ def gram_spectrum(sigma: Tensor, shape: tuple[int, int], eps: float, gram: GramR
 
 
 def chebyshev(x: Tensor, K: int) -> tuple[Tensor, Tensor]:
-    """T_k(x) and T_k'(x) = k U_{k−1}(x) for k = 0..K, each (K+1, *x.shape), by the three-term recurrences."""
+    """T_k(x) and T_k'(x) = k U_{k−1}(x) for k = 0..K, each (K+1, *x.shape), by the three-term recurrences.
+
+    On [-1, 1], |T_k| <= 1 and |T_k'| <= k². No arccos: its slope is infinite at ±1, where the edges always sit.
+    """
     T = [torch.ones_like(x), x]
     U = [torch.ones_like(x), 2 * x]
     for _ in range(2, K + 1):
@@ -61,7 +66,11 @@ def moment_weights(K: int, beta: float) -> Tensor:
 
 
 def moments(sigma: Tensor, shape: tuple[int, int], K: int, eps: float, gram: GramReading = "short_side") -> Tensor:
-    """s_0 ... s_K from singular values (..., r) of matrices of the given (m, n) -> (..., K+1)."""
+    """s_k = (1/n) Σ_j T_k(x_j), k = 0..K, from singular values (..., r) of matrices of the given (m, n) -> (..., K+1).
+
+    |s_k| <= 1, s_0 = 1. Where all σ are equal (orthogonal W, r = 1, the zero matrix) every x_j is 0: s_k = 0 for odd k
+    and (−1)^(k/2) for even k, so ρ_moment is not 0 there.
+    """
     spectrum = gram_spectrum(sigma, shape, eps, gram)
     T, _ = chebyshev(spectrum.x, K)
     return _moments(spectrum, T)
@@ -106,18 +115,24 @@ def rho_moment(s: Tensor, w: Tensor) -> Tensor:
 
 
 def moment_gradient(W: Tensor, k: int, eps: float, gram: GramReading = "short_side") -> Tensor:
-    """∇_W s_k = U diag(∂s_k/∂σ_i) Vᵀ, (..., m, n)."""
+    """∇_W s_k = U diag(∂s_k/∂σ_i) Vᵀ, (..., m, n), in W's dtype.
+
+    Departure: through c and d as well, which the paper takes for lower order (they are not: docs/numerics.md).
+    """
     U, sigma, Vh = svd(W)
     _, slopes = moments_and_slopes(sigma, (W.shape[-2], W.shape[-1]), k, eps, gram)
-    return ((U * slopes[..., k, :].unsqueeze(-2)) @ Vh).to(W.dtype)
+    return saturated(spectral_gradient(U, slopes[..., k, :], Vh), W.dtype)
 
 
 def rho_moment_gradient(W: Tensor, K: int, beta: float, eps: float, gram: GramReading = "short_side") -> Tensor:
-    """∇_W ρ_moment = Σ_k 2 w_k s_k ∇_W s_k, (..., m, n)."""
+    """∇_W ρ_moment = Σ_{k=3..K} 2 w_k s_k ∇_W s_k, (..., m, n), in W's dtype.
+
+    ‖∇ρ_moment‖_F <= 4 (1 + 1/√n) (Σ_k w_k k²) ‖W‖₂ / d: see docs/numerics.md, which corrects the paper's bounds.
+    """
     U, sigma, Vh = svd(W)
     s, slopes = moments_and_slopes(sigma, (W.shape[-2], W.shape[-1]), K, eps, gram)
     slope = rho_moment_slopes(s, slopes, moment_weights(K, beta))
-    return ((U * slope.unsqueeze(-2)) @ Vh).to(W.dtype)
+    return saturated(spectral_gradient(U, slope, Vh), W.dtype)
 
 
 def rho_moment_slopes(s: Tensor, slopes: Tensor, w: Tensor) -> Tensor:

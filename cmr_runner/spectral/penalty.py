@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cmr_runner.spectral.condition import rho_cond, rho_cond_slopes
-from cmr_runner.spectral.decomposition import svd
+from cmr_runner.spectral.decomposition import saturated, spectral_gradient, svd
 from cmr_runner.spectral.moments import (
     GramReading,
     moment_weights,
@@ -25,7 +26,7 @@ from cmr_runner.spectral.moments import (
 class PenaltySpec:
     """What the penalty of a layer is: the paper's K, α₁, α₂, β, ε and the reading of the Gram matrix.
 
-    `weights` overrides w_k = exp(β(k−3)); it is how learned moment weights come in.
+    `weights`, (K−2,), overrides w_k = exp(β(k−3)); it is how learned moment weights come in.
     """
 
     K: int = 5
@@ -37,11 +38,15 @@ class PenaltySpec:
     weights: Tensor | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        require("K", self.K, self.K >= 3, "an integer >= 3")
-        require("alpha1", self.alpha1, self.alpha1 >= 0, ">= 0")
-        require("alpha2", self.alpha2, self.alpha2 >= 0, ">= 0")
-        require("eps", self.eps, self.eps > 0, "> 0")
+        require("K", self.K, isinstance(self.K, int) and self.K >= 3, "an integer >= 3")
+        require("alpha1", self.alpha1, 0 <= self.alpha1 < math.inf, "finite and >= 0")
+        require("alpha2", self.alpha2, 0 <= self.alpha2 < math.inf, "finite and >= 0")
+        require("beta", self.beta, math.isfinite(self.beta), "finite")
+        require("eps", self.eps, 0 < self.eps < math.inf, "finite and > 0")
         require("gram", self.gram, self.gram in get_args(GramReading), " or ".join(get_args(GramReading)))
+        if self.weights is not None:
+            shape = tuple(self.weights.shape)
+            require("weights", f"shape {shape}", shape == (self.K - 2,), f"one number for each k = 3..{self.K}")
 
     @cached_property
     def w(self) -> Tensor:
@@ -70,7 +75,7 @@ class LayerPenalty:
 
     def to(self, dtype: torch.dtype) -> LayerPenalty:
         """The same with every tensor in dtype."""
-        cast = {f.name: getattr(self, f.name).to(dtype) for f in fields(self) if f.name != "skipped"}
+        cast = {f.name: saturated(getattr(self, f.name), dtype) for f in fields(self) if f.name != "skipped"}
         return LayerPenalty(**cast, skipped=self.skipped)
 
 
@@ -82,7 +87,7 @@ def penalty_from_svd(U: Tensor, sigma: Tensor, Vh: Tensor, spec: PenaltySpec) ->
     slope = spec.alpha1 * rho_cond_slopes(sigma, spec.eps) + spec.alpha2 * rho_moment_slopes(s, slopes, spec.w)
     return LayerPenalty(
         value=spec.alpha1 * cond + spec.alpha2 * moment,
-        gradient=(U * slope.unsqueeze(-2)) @ Vh,
+        gradient=spectral_gradient(U, slope, Vh),
         rho_cond=cond,
         rho_moment=moment,
         moments=s,
@@ -107,7 +112,7 @@ class _WithClosedFormGradient(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_value: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad_value: Tensor) -> tuple[Tensor, None]:
         (gradient,) = ctx.saved_tensors
         return grad_value[..., None, None] * gradient, None
 
