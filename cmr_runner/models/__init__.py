@@ -1,0 +1,5 @@
+"""Networks."""
+
+from cmr_runner.models.mlp import MLP
+
+__all__ = ["MLP"]

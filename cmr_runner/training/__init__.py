@@ -1,0 +1,1 @@
+"""Training: the loop, its metrics, its checkpoint. No Hydra, no files."""

@@ -1,0 +1,67 @@
+"""What a regulariser is: an object made of a model that may add to its gradients after each backward."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from cmr_runner.regularizers.layers import Layer, LayerRule, find_layers
+from cmr_runner.spectral import PenaltySpec
+
+
+class StepFigures(NamedTuple):
+    """What a regulariser did to one step. Tensors are left on their device, so that reading is what synchronises."""
+
+    norm_task: Tensor  # ‖g_task‖ over all parameters
+    norm_spec: Tensor  # ‖g̃‖, as it was added
+    cap: Tensor  # γ <= 1; below 1 the cap was active
+    lambda_t: float
+    penalty: Tensor  # Σ_layers of the penalty, without λ
+    kappa: Tensor  # κ of each layer, by the engine's own edges; empty where the penalty does not look at both
+    skipped: int  # layers left out of this step because their decomposition failed
+
+
+class PlanRow(NamedTuple):
+    layer: str
+    shape: tuple[int, int]
+    method: str
+
+
+class Regularizer:
+    """Does nothing: `regularizer=none`, and what every other one starts from.
+
+    `layers` says which weights count; the same ones are measured at each epoch's end, with `measure` for K and ε.
+    """
+
+    measure = PenaltySpec()
+    method = "none"
+    last: StepFigures | None = None
+
+    def __init__(
+        self, model: nn.Module, *, layers: LayerRule | None = None, steps_per_epoch: int = 1, seed: int = 0
+    ) -> None:
+        self.model = model
+        self.rule = layers if layers is not None else LayerRule()
+        self.layers: list[Layer] = find_layers(model, self.rule)
+
+    @property
+    def plan(self) -> list[PlanRow]:
+        """Which layer is treated how."""
+        return [PlanRow(layer.name, layer.shape, self.method) for layer in self.layers]
+
+    def start(self) -> None:
+        """Called before the forward of a step: work that needs the weights alone may begin here."""
+
+    def add_gradients(self) -> None:
+        """Called after backward, before clip and optimiser."""
+
+    def epoch_figures(self) -> dict[str, float]:
+        """Columns of its own for metrics.csv."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass

@@ -1,0 +1,58 @@
+"""Decoupled, capped mixing: how a penalty's gradient joins the task's without taking charge of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from cmr_runner.spectral.penalty import require
+
+Mixing = Literal["penalty_cap", "algorithm1", "uncapped"]
+
+DELTA = 1e-12  # the paper's δ, in the cap's denominator
+
+
+@dataclass(frozen=True)
+class CappedMixing:
+    """g = g_task + g̃,  ‖g̃‖ <= ρ_spec ‖g_task‖,  with λ_t = λ · min(1, t / T_w).
+
+    The paper has two readings, which differ in what the cap is taken of:
+
+    - `penalty_cap` (its Section 2, the default): of λ_t g.  g̃ = min(1, ρ‖g_task‖ / (‖λ_t g‖ + δ)) λ_t g
+    - `algorithm1`: of g, then times λ_t.                     g̃ = λ_t min(1, ρ‖g_task‖ / (‖g‖ + δ)) g
+    - `uncapped`, for ablations:                              g̃ = λ_t g
+    """
+
+    lam: float
+    rho_spec: float = 0.5
+    mixing: Mixing = "penalty_cap"
+    warmup_steps: float = 0.0
+
+    def __post_init__(self) -> None:
+        require("regularizer.lam", self.lam, self.lam >= 0, ">= 0")
+        require("regularizer.rho_spec", self.rho_spec, 0 < self.rho_spec <= 1, "in (0, 1]")
+        require("regularizer.warmup", self.warmup_steps, self.warmup_steps >= 0, ">= 0")
+        require("regularizer.mixing", self.mixing, self.mixing in get_args(Mixing), f"one of {get_args(Mixing)}")
+
+    def lambda_at(self, step: int) -> float:
+        """λ_t = λ · min(1, t / T_w)."""
+        return self.lam * min(1.0, step / self.warmup_steps) if self.warmup_steps > 0 else self.lam
+
+    def factor(self, norm_task: Tensor, norm_spec: Tensor, lambda_t: float) -> tuple[Tensor, Tensor]:
+        """(what g is multiplied with to give g̃, the cap γ <= 1 within it), scalars."""
+        if self.mixing == "uncapped":
+            gamma = torch.ones_like(norm_task)
+        else:
+            capped = lambda_t * norm_spec if self.mixing == "penalty_cap" else norm_spec
+            gamma = (self.rho_spec * norm_task / (capped + DELTA)).clamp_max(1.0)
+        return lambda_t * gamma, gamma
+
+
+def global_norm(tensors: list[Tensor]) -> Tensor:
+    """‖·‖₂ over all tensors as one vector; 0 for none."""
+    if not tensors:
+        return torch.zeros(())
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))

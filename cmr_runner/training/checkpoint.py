@@ -1,0 +1,39 @@
+"""A checkpoint as bytes: packed with what it belongs to, unpacked without running any code from it."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from typing import Any
+
+import torch
+
+FORMAT = 1
+
+
+class BadCheckpoint(Exception):
+    """The bytes are not a whole checkpoint of this run."""
+
+
+def pack(state: dict[str, Any], *, identity: str) -> bytes:
+    """`state` (plain types and tensors) as bytes that know the run they belong to."""
+    buffer = io.BytesIO()
+    torch.save({"format": FORMAT, "identity": identity, "state": state}, buffer)
+    return buffer.getvalue()
+
+
+def unpack(blob: bytes, *, identity: str) -> dict[str, Any]:
+    """The state that was packed, on the CPU. Raises BadCheckpoint for anything else."""
+    try:
+        content = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise BadCheckpoint(f"not a whole checkpoint ({type(error).__name__}: {reason})") from error
+    if not isinstance(content, dict) or content.keys() != {"format", "identity", "state"}:
+        raise BadCheckpoint("not a checkpoint of cmr_runner")
+    if content["format"] != FORMAT:
+        raise BadCheckpoint(f"format {content['format']}, this version reads {FORMAT}")
+    if content["identity"] != identity:
+        raise BadCheckpoint(f"it belongs to run {content['identity']}, not to {identity}")
+    return content["state"]

@@ -1,0 +1,194 @@
+"""The training loop. Plain objects in, one `Epoch` of rows out at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
+
+from cmr_runner.data.batches import epoch_order
+from cmr_runner.data.dataset import Dataset
+from cmr_runner.regularizers.base import PlanRow, Regularizer
+from cmr_runner.spectral import NonFiniteError
+from cmr_runner.training.evaluation import evaluate
+from cmr_runner.training.metrics import BEFORE_TRAINING, EpochTotals, Row, in_column_order, spectral_figures
+from cmr_runner.training.seeding import mixed_seed
+
+CHECK_EVERY = 64  # steps between looks for NaN: often enough to stop early, rare enough to cost nothing
+
+
+class Diverged(Exception):
+    """Something that must be finite is not; the rows so far stand."""
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; it goes on from its last finished epoch."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch left: a row of metrics.csv, its rows of layers.csv, and its rows of spectra.csv."""
+
+    number: int
+    metrics: Row
+    layers: list[Row]
+    spectra: list[Row]
+
+
+@dataclass(frozen=True)
+class StepView:
+    """Where training is, for a progress display."""
+
+    epoch: int
+    step: int  # within the epoch, from 1
+    steps: int  # in an epoch
+    loss: torch.Tensor
+
+
+class Trainer:
+    """Trains a model on the cross-entropy of its logits, a regulariser beside.
+
+    One step: forward, backward (g_task), regulariser (cap and mix), global clip, optimiser. Everything random in
+    epoch e comes from (seed, e), so an epoch depends on the state before it and on nothing else.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        data: Dataset,
+        regularizer: Regularizer,
+        optimizer: Optimizer,
+        seed: int,
+        epochs: int = 5,
+        batch_size: int = 64,
+        clip_norm: float = 5.0,
+    ) -> None:
+        if epochs < 1:
+            raise ValueError(f"trainer.epochs must be >= 1, got {epochs}")
+        if batch_size < 1:
+            raise ValueError(f"trainer.batch_size must be >= 1, got {batch_size}")
+        if not clip_norm > 0:
+            raise ValueError(f"trainer.clip_norm must be > 0 (inf for none), got {clip_norm}")
+        self.model, self.data, self.regularizer, self.optimizer = model, data, regularizer, optimizer
+        self.seed, self.epochs, self.batch_size, self.clip_norm = seed, epochs, batch_size, clip_norm
+        self.device = next(model.parameters()).device
+        self.epoch = -1  # the last finished one; 0 is the state before training
+        self.step = 0
+
+    @property
+    def plan(self) -> list[PlanRow]:
+        return self.regularizer.plan
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return steps_per_epoch(len(self.data.train_y), self.batch_size)
+
+    def run(
+        self, should_stop: Callable[[], bool] = lambda: False, on_step: Callable[[StepView], None] | None = None
+    ) -> Iterator[Epoch]:
+        """The epochs that are left: 0 (before training) unless resumed, then up to `epochs`. `state_dict` is whole
+        whenever an epoch has been yielded. Raises Interrupted at the step after should_stop() turns true, Diverged
+        after yielding the epoch in which a number went bad."""
+        if self.epoch < 0:
+            began = time.perf_counter()
+            self.epoch = 0
+            yield self._epoch(BEFORE_TRAINING, began, 0.0)
+        while self.epoch < self.epochs:
+            began = time.perf_counter()
+            totals = EpochTotals(self.device)
+            trouble, spectral_seconds = self._train_epoch(self.epoch + 1, totals, should_stop, on_step)
+            self.epoch += 1
+            yield self._epoch(totals.figures(), began, spectral_seconds)
+            if trouble:
+                raise Diverged(trouble)
+
+    def _train_epoch(
+        self,
+        epoch: int,
+        totals: EpochTotals,
+        should_stop: Callable[[], bool],
+        on_step: Callable[[StepView], None] | None,
+    ) -> tuple[str | None, float]:
+        """One pass over the data: (what went bad or None, seconds spent in the regulariser)."""
+        model, regularizer, optimizer = self.model, self.regularizer, self.optimizer
+        x, y = self.data.train_x, self.data.train_y
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        torch.manual_seed(mixed_seed(self.seed, "epoch", epoch))  # dropout and the like
+        batches = epoch_order(len(y), self.seed, epoch).to(self.device).split(self.batch_size)
+        clock = time.perf_counter
+        spectral_seconds = 0.0
+        model.train()
+        for number, batch in enumerate(batches, start=1):
+            if should_stop():
+                raise Interrupted(f"stopped in epoch {epoch} before step {number} of {len(batches)}")
+            optimizer.zero_grad(set_to_none=True)
+            t0 = clock()
+            regularizer.start()
+            t1 = clock()
+            loss = cross_entropy(model(x[batch]), y[batch])
+            loss.backward()
+            t2 = clock()
+            try:
+                regularizer.add_gradients()
+            except NonFiniteError as error:
+                return f"epoch {epoch}, step {number}: {error}", spectral_seconds
+            spectral_seconds += (t1 - t0) + (clock() - t2)
+            norm = nn.utils.clip_grad_norm_(parameters, self.clip_norm)
+            optimizer.step()
+            self.step += 1
+            totals.add(loss.detach(), norm, norm > self.clip_norm, regularizer)
+            if on_step is not None:
+                on_step(StepView(epoch, number, len(batches), loss.detach()))
+            if (number % CHECK_EVERY == 0 or number == len(batches)) and not totals.finite:
+                return f"epoch {epoch}, by step {number}: the loss or a gradient norm is not finite", spectral_seconds
+        return None, spectral_seconds
+
+    def _epoch(self, figures: Row, began: float, spectral_seconds: float) -> Epoch:
+        test_loss, test_accuracy = evaluate(self.model, self.data.test_x, self.data.test_y)
+        over_layers, layers, spectra = spectral_figures(self.regularizer)
+        number = {"epoch": self.epoch}
+        metrics = {
+            **number,
+            "step": self.step,
+            **figures,
+            "test_loss": test_loss,
+            "test_accuracy": test_accuracy,
+            **over_layers,
+            "seconds": time.perf_counter() - began,
+            "spectral_seconds": spectral_seconds,
+            **self.regularizer.epoch_figures(),
+        }
+        return Epoch(
+            self.epoch,
+            in_column_order(metrics),
+            [number | row for row in layers],
+            [number | row for row in spectra],
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state after the last yielded epoch. No RNG state: each epoch seeds its own."""
+        return {
+            "epoch": self.epoch,
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "regularizer": self.regularizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.regularizer.load_state_dict(state["regularizer"])
+        self.epoch, self.step = state["epoch"], state["step"]
+
+
+def steps_per_epoch(examples: int, batch_size: int) -> int:
+    """Steps in an epoch, a last smaller batch included."""
+    return -(-examples // batch_size)
