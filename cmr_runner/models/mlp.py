@@ -1,6 +1,7 @@
 """The paper's network: a deep multilayer perceptron."""
 
 import math
+from itertools import pairwise
 
 from torch import Tensor, nn
 
@@ -34,9 +35,7 @@ class MLP(nn.Module):
         if activation not in ACTIVATIONS:
             raise ValueError(f"model.activation must be one of {', '.join(ACTIVATIONS)}, got {activation}")
         sizes = [math.prod(input_shape), *[width] * (depth - 1), num_classes]
-        self.layers = nn.ModuleList(
-            nn.Linear(n_in, n_out, bias=bias) for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True)
-        )
+        self.layers = nn.ModuleList(nn.Linear(n_in, n_out, bias=bias) for n_in, n_out in pairwise(sizes))
         self.activation = ACTIVATIONS[activation]()
 
     def forward(self, x: Tensor) -> Tensor:

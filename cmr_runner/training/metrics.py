@@ -14,12 +14,33 @@ Row = dict[str, Any]
 
 PERCENTILES = [2.5 * i for i in range(41)]  # of a layer's singular values, in spectra.csv
 
-METRICS_COLUMNS = (
-    "epoch step train_loss test_loss test_accuracy grad_norm grad_norm_task grad_norm_spec "
-    "kappa_mean kappa_median kappa_p90 kappa_max kappa_gram_mean kappa_gram_median kappa_gram_p90 "
-    "max_abs_moment mean_abs_moment rho_cond_mean rho_moment_mean lambda_t cap_active_fraction "
-    "clip_active_fraction skipped_layers seconds spectral_seconds"
-).split()
+METRICS_COLUMNS = [
+    "epoch",
+    "step",
+    "train_loss",
+    "test_loss",
+    "test_accuracy",
+    "grad_norm",
+    "grad_norm_task",
+    "grad_norm_spec",
+    "kappa_mean",
+    "kappa_median",
+    "kappa_p90",
+    "kappa_max",
+    "kappa_gram_mean",
+    "kappa_gram_median",
+    "kappa_gram_p90",
+    "max_abs_moment",
+    "mean_abs_moment",
+    "rho_cond_mean",
+    "rho_moment_mean",
+    "lambda_t",
+    "cap_active_fraction",
+    "clip_active_fraction",
+    "skipped_layers",
+    "seconds",
+    "spectral_seconds",
+]
 
 
 class EpochTotals:

@@ -7,7 +7,9 @@ from torch import nn, optim
 def adam(
     model: nn.Module, *, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
 ) -> optim.Adam:
-    return optim.Adam(model.parameters(), lr=_positive("lr", lr), betas=tuple(betas), eps=eps, fused=_fused(model))
+    return optim.Adam(
+        model.parameters(), lr=_positive("lr", lr), betas=(betas[0], betas[1]), eps=eps, fused=_fused(model)
+    )
 
 
 def sgd(model: nn.Module, *, lr: float = 0.1, momentum: float = 0.9, nesterov: bool = False) -> optim.SGD:
