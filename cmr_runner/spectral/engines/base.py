@@ -17,6 +17,9 @@ class Engine(Protocol):
 
     name: str
 
+    def name_for(self, shape: tuple[int, int]) -> str:
+        """Which engine serves matrices of that shape."""
+
     def penalty(self, W: Tensor, spec: PenaltySpec, *, group: str, step: int) -> LayerPenalty: ...
 
     def state_dict(self) -> dict[str, Any]: ...

@@ -14,6 +14,9 @@ class ExactEngine:
 
     name = "exact"
 
+    def name_for(self, shape: tuple[int, int]) -> str:
+        return self.name
+
     def penalty(self, W: Tensor, spec: PenaltySpec, *, group: str = "", step: int = 0) -> LayerPenalty:
         try:
             return exact_penalty(W, spec)
