@@ -1,0 +1,77 @@
+"""The paper's appendix: final accuracy of five methods, and the median and P90 of κ(G) over epochs."""
+
+from collections.abc import Iterator, Sequence
+
+from matplotlib.axes import Axes
+
+from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
+from cmr_runner.figures.grouping import Group, Setting, settings
+from cmr_runner.figures.methods import PAPER_METHODS
+from cmr_runner.figures.quantities import ACCURACY, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90
+from cmr_runner.figures.statistics import mean, standard_deviation
+from cmr_runner.figures.style import Drawing, finish, legend_above, new_figure, stem_of
+from cmr_runner.runs.table import Run
+
+HATCHES = {"none": "", "l2": "//", "spectral_norm": "..", "cmr": "", "spectral_norm_cmr": "\\\\"}
+
+
+def baseline_settings(runs: Sequence[Run]) -> list[Setting]:
+    """Settings of the paper's Experiment 2: vanilla beside another of its methods, not under κ-stress."""
+    found = [
+        setting
+        for setting in settings([run for run in runs if run.method in PAPER_METHODS])
+        if setting.init != "kappa_stress" and setting.of("none") and len(setting.groups) > 1
+    ]
+    own = [setting for setting in found if setting.experiment == "standard_baselines"]
+    return own or found
+
+
+def baseline_figures(runs: Sequence[Run]) -> Iterator[Drawing]:
+    for setting in baseline_settings(runs):
+        yield accuracy_bars(setting)
+        for stem, quantity in (("kappa_gram_median", KAPPA_GRAM_MEDIAN), ("kappa_gram_p90", KAPPA_GRAM_P90)):
+            groups = setting.groups[:MOST_LINES]
+            figure = new_figure()
+            axes = figure.subplots()
+            draw_curves(axes, groups, quantity)
+            legend_above(figure, axes)
+            note = f"κ(G) = κ(W)² over layers. {curve_note(groups, quantity)}"
+            finish(figure, note)
+            yield Drawing(setting.experiment, stem_of(stem, setting.distinction), figure, note)
+
+
+def accuracy_bars(setting: Setting) -> Drawing:
+    figure = new_figure()
+    axes = figure.subplots()
+    groups = setting.groups[: 2 * MOST_LINES]
+    for place, group in enumerate(groups):
+        _draw_bar(axes, place, group)
+    crowded = len(groups) > 6
+    axes.set_xticks(
+        range(len(groups)),
+        [f"{group.label}\nn = {group.n}" for group in groups],
+        rotation=60 if crowded else 0,
+        ha="right" if crowded else "center",
+    )
+    axes.grid(axis="x", visible=False)
+    axes.set_ylim(0, 112)
+    axes.set_yticks(range(0, 101, 20))
+    axes.set_ylabel("final test accuracy (%)")
+    note = "Bars: mean over seeds, ± standard deviation. Dots: single seeds."
+    if any(group.partial for group in groups):
+        note += " Runs that did not finish are not in the bars."
+    finish(figure, note)
+    return Drawing(setting.experiment, stem_of("accuracy_bars", setting.distinction), figure, note)
+
+
+def _draw_bar(axes: Axes, place: int, group: Group) -> None:
+    values = group.final(ACCURACY)
+    if not values:
+        axes.text(place, 3, "no complete\nrun", ha="center", va="bottom", fontsize=7, rotation=90)
+        return
+    height, spread = mean(values), standard_deviation(values)
+    hatch = HATCHES.get(group.method, "xx")
+    axes.bar(place, height, width=0.66, color=group.look.color, hatch=hatch, edgecolor="white", linewidth=0)
+    axes.plot([place] * len(values), values, ".", color="black", markersize=2.5)
+    label = f"{height:.1f}" if len(values) < 2 else f"{height:.1f}\n± {spread:.1f}"
+    axes.text(place, max(values) + 1.5, label, ha="center", va="bottom", fontsize=7, linespacing=0.95)

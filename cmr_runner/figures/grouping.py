@@ -1,0 +1,161 @@
+"""Which runs belong together: seeds form a group, comparable groups form a setting.
+
+Runs of one experiment that differ in the seed alone are a *group*. Groups that differ in the regulariser alone are a
+*setting*: a figure never sets runs of two settings beside each other as if they were comparable.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from cmr_runner.figures.methods import Look, looks, method_label, method_rank
+from cmr_runner.figures.quantities import Quantity
+from cmr_runner.runs.table import Run, value_text
+
+SYMBOLS = {"lam": "λ", "rho_spec": "ρ_spec", "alpha1": "α₁", "alpha2": "α₂", "beta": "β", "eps": "ε"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs alike in everything but the seed."""
+
+    runs: tuple[Run, ...]
+    label: str
+    look: Look
+
+    @property
+    def experiment(self) -> str:
+        return self.runs[0].experiment
+
+    @property
+    def method(self) -> str:
+        return self.runs[0].method
+
+    @cached_property
+    def complete(self) -> tuple[Run, ...]:
+        return tuple(run for run in self.runs if run.complete)
+
+    @cached_property
+    def partial(self) -> tuple[Run, ...]:
+        """Runs that diverged, failed, were interrupted or are still going."""
+        return tuple(run for run in self.runs if not run.complete)
+
+    @property
+    def n(self) -> int:
+        return len(self.complete)
+
+    @property
+    def endings(self) -> dict[str, int]:
+        """How many of the runs that are not complete ended in each way."""
+        endings = [run.ending for run in self.partial]
+        return {ending: endings.count(ending) for ending in sorted(set(endings))}
+
+    def field(self, key: str) -> Any:
+        return self.runs[0].fields.get(key)
+
+    def final(self, quantity: Quantity) -> list[float]:
+        """The quantity after the last epoch of each complete run, where it is finite."""
+        finals = [float(quantity.values(run.metrics)[-1]) for run in self.complete]
+        return [value for value in finals if abs(value) < float("inf")]
+
+    def has(self, *columns: str) -> bool:
+        return any(all(column in run.metrics for column in columns) for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Comparable groups: one experiment, one configuration but for the regulariser."""
+
+    experiment: str
+    groups: tuple[Group, ...]
+    distinction: str  # what sets it apart from the experiment's other settings; empty for the only one
+
+    @property
+    def title(self) -> str:
+        return f"{self.experiment}, {self.distinction}" if self.distinction else self.experiment
+
+    @property
+    def init(self) -> str:
+        return value_text(self.groups[0].field("init") or "")
+
+    def of(self, *methods: str) -> tuple[Group, ...]:
+        return tuple(group for group in self.groups if group.method in methods)
+
+
+def group_runs(runs: Iterable[Run]) -> tuple[Group, ...]:
+    """The groups among the runs, labelled by what tells them apart."""
+    parts = _partition(runs, lambda run: (run.experiment, *sorted(run.recipe.items())))
+    parts.sort(key=_order)
+    labels = _labels([part[0] for part in parts])
+    faces = looks([part[0].method for part in parts])
+    return tuple(Group(tuple(part), *rest) for part, *rest in zip(parts, labels, faces, strict=True))
+
+
+def settings(runs: Iterable[Run]) -> list[Setting]:
+    """The settings among the runs, by experiment."""
+    found = []
+    for runs_of_one in _partition(runs, lambda run: run.experiment):
+        parts = _partition(runs_of_one, lambda run: tuple(sorted(_surroundings(run).items())))
+        parts.sort(key=_order)
+        marks = [", ".join(mark) for mark in _distinctions([_surroundings(part[0]) for part in parts])]
+        found += [Setting(part[0].experiment, group_runs(part), mark) for part, mark in zip(parts, marks, strict=True)]
+    return found
+
+
+def experiments(runs: Iterable[Run]) -> list[tuple[str, tuple[Group, ...]]]:
+    """Each experiment with its groups, comparable or not."""
+    return [(part[0].experiment, group_runs(part)) for part in _partition(runs, lambda run: run.experiment)]
+
+
+def _partition(runs: Iterable[Run], key: Callable[[Run], Any]) -> list[list[Run]]:
+    parts: dict[Any, list[Run]] = {}
+    for run in runs:
+        parts.setdefault(key(run), []).append(run)
+    return [sorted(part, key=lambda run: _natural(run.seed)) for part in parts.values()]
+
+
+def _surroundings(run: Run) -> dict[str, str]:
+    return {k: v for k, v in run.recipe.items() if k.split(".")[0] != "regularizer"}
+
+
+def _order(part: Sequence[Run]) -> tuple:
+    run = part[0]
+    values = sorted((key, _natural(value)) for key, value in run.fields.items() if key not in ("name", "hash", "status"))
+    return run.experiment, method_rank(run.method), values
+
+
+def _natural(value: Any) -> tuple[int, float, str]:
+    """Numbers by size, before words."""
+    try:
+        return 0, float(value), ""
+    except (TypeError, ValueError):
+        return 1, 0.0, str(value)
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """The method, and within a method (or beyond it) the values that vary."""
+    labels = [""] * len(runs)
+    for method in {run.method for run in runs}:
+        index = [i for i, run in enumerate(runs) if run.method == method]
+        for i, marks in zip(index, _distinctions([runs[i].recipe for i in index]), strict=True):
+            labels[i] = " ".join([method_label(method), *marks])
+    # Configurations can differ by a key that only one of them has; the hash still tells them apart.
+    return [f"{label} [{run.hash}]" if labels.count(label) > 1 else label for label, run in zip(labels, runs, strict=True)]
+
+
+def _distinctions(recipes: Sequence[dict[str, str]]) -> list[list[str]]:
+    """For each recipe the `key=value` pairs that vary among those that have the key."""
+    keys = [key for key in dict.fromkeys(key for recipe in recipes for key in recipe) if not _hidden(key)]
+    varying = [key for key in keys if len({recipe[key] for recipe in recipes if key in recipe}) > 1]
+    return [[f"{symbol(key)}={recipe[key]}" for key in varying if key in recipe] for recipe in recipes]
+
+
+def _hidden(key: str) -> bool:
+    return key.split(".")[-1].startswith("_")
+
+
+def symbol(key: str) -> str:
+    """The last part of a dotted key, by the paper's letter where it has one."""
+    last = key.split(".")[-1]
+    return SYMBOLS.get(last, last)

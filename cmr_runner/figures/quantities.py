@@ -1,0 +1,74 @@
+"""The columns worth drawing: what an axis calls them, and on which scale they live."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cmr_runner.runs.table import Columns
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A column of metrics.csv. `factor` turns the logged value into the drawn one (a fraction into per cent)."""
+
+    column: str
+    label: str
+    log: bool = False
+    factor: float = 1.0
+    over: str = ""  # divide by this column
+
+    def values(self, metrics: Columns) -> np.ndarray:
+        values = metrics[self.column] * self.factor
+        if not self.over:
+            return values
+        below = metrics[self.over]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(below > 0, values / below, np.nan)
+
+    @property
+    def axis_label(self) -> str:
+        return f"{self.label} (log)" if self.log else self.label
+
+
+ACCURACY = Quantity("test_accuracy", "test accuracy (%)", factor=100.0)
+GRAD_NORM = Quantity("grad_norm", "mean gradient norm", log=True)
+KAPPA = Quantity("kappa_mean", "mean κ(W)", log=True)
+MAX_MOMENT = Quantity("max_abs_moment", "max |s_k|, k ≥ 3, over layers")
+MEAN_MOMENT = Quantity("mean_abs_moment", "mean over layers of max |s_k|")
+KAPPA_GRAM_MEDIAN = Quantity("kappa_gram_median", "median κ(G)", log=True)
+KAPPA_GRAM_P90 = Quantity("kappa_gram_p90", "90th percentile κ(G)", log=True)
+CAP_ACTIVE = Quantity("cap_active_fraction", "steps with the cap active (%)", factor=100.0)
+CLIP_ACTIVE = Quantity("clip_active_fraction", "steps clipped (%)", factor=100.0)
+SPECTRAL_RATIO = Quantity("grad_norm_spec", "spectral ÷ task gradient norm", over="grad_norm_task")
+JACOBIAN = Quantity("jacobian_kappa", "κ(J)", log=True)
+JACOBIAN_BOUND = Quantity("jacobian_kappa_bound", "bound on κ(J)", log=True)
+
+QUANTITIES = (
+    ACCURACY,
+    GRAD_NORM,
+    KAPPA,
+    MEAN_MOMENT,
+    MAX_MOMENT,
+    Quantity("test_loss", "test loss", log=True),
+    Quantity("train_loss", "training loss", log=True),
+    Quantity("grad_norm_task", "task gradient norm", log=True),
+    Quantity("grad_norm_spec", "spectral gradient norm", log=True),
+    Quantity("kappa_median", "median κ(W)", log=True),
+    Quantity("kappa_p90", "90th percentile κ(W)", log=True),
+    Quantity("kappa_max", "largest κ(W)", log=True),
+    Quantity("kappa_gram_mean", "mean κ(G)", log=True),
+    KAPPA_GRAM_MEDIAN,
+    KAPPA_GRAM_P90,
+    Quantity("rho_cond_mean", "mean ρ_cond"),
+    Quantity("rho_moment_mean", "mean ρ_moment"),
+    Quantity("lambda_t", "λ_t"),
+    CAP_ACTIVE,
+    CLIP_ACTIVE,
+    Quantity("seconds", "seconds an epoch"),
+    Quantity("spectral_seconds", "spectral seconds an epoch"),
+    JACOBIAN,
+    JACOBIAN_BOUND,
+)
+
+# The figures of a summary table, in its order.
+SUMMARY = (ACCURACY, KAPPA, GRAD_NORM, MEAN_MOMENT, MAX_MOMENT, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90)

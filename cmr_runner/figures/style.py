@@ -1,0 +1,187 @@
+"""One look for all figures: sizes for a paper's column, type of 7 points and more, and bytes that do not change."""
+
+import os
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+COLUMN = 3.4  # inches: one column of a two-column paper
+PAGE = 6.9
+PANEL_HEIGHT = 2.1
+NOTE_SIZE = 7.0
+LINE = 0.135  # inches a line of a note or legend takes
+FORMATS = ("png", "pdf", "svg")
+
+RC: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine draws the same
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 3.8,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "hatch.linewidth": 0.5,
+    "pdf.fonttype": 42,  # TrueType: text stays text, as publishers ask
+    "svg.hashsalt": "cmr_runner",
+    "figure.constrained_layout.h_pad": 0.05,
+    "figure.constrained_layout.w_pad": 0.05,
+}
+
+# Nothing of the clock or the library's version goes into a file.
+METADATA: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+    "svg": {"Creator": None, "Date": None},
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished figure, where it goes (`folder/stem`), and what a reader must be told to read it."""
+
+    folder: str
+    stem: str
+    figure: Figure
+    caption: str
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    with matplotlib.rc_context(RC):
+        yield
+
+
+def new_figure(width: float = COLUMN, height: float = PANEL_HEIGHT) -> Figure:
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def finish(figure: Figure, note: str = "", title: str = "") -> None:
+    """Put the title above and the note below, wrapped to the figure's width; the figure grows by their lines."""
+    width = figure.get_figwidth()
+    if title:
+        wrapped = textwrap.fill(title, int(width * 14))
+        figure.suptitle(wrapped, x=0.01, ha="left", fontsize=8, fontweight="bold")
+        _grow(figure, wrapped.count("\n") + 1)
+    if note:
+        wrapped = textwrap.fill(note, int(width * 17.5))
+        figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=NOTE_SIZE, color="#444444")
+        _grow(figure, wrapped.count("\n") + 1)
+
+
+def legend_above(figure: Figure, axes: Axes) -> None:
+    """One legend for all panels, outside of the data, in as many columns as the width takes."""
+    handles, labels = axes.get_legend_handles_labels()
+    if not handles:
+        return
+    # At 7.5 pt a character takes about 0.062 in, the line sample and the gap 0.55 in.
+    widest = max(map(len, labels)) * 0.062 + 0.55
+    columns = max(1, min(len(handles), int(figure.get_figwidth() / widest)))
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, columnspacing=1.2)
+    _grow(figure, -(-len(handles) // columns))
+
+
+def epoch_axis(axes: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("epoch")
+    axes.set_xlim(left=min(0.0, axes.dataLim.x0) - 0.04 * max(axes.dataLim.x1, 1.0))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
+
+
+def log_axis(axes: Axes) -> None:
+    """A log scale on y whose ticks are readable when the data spans less than two decades, too."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    decades = abs(_log10(high) - _log10(low))
+    if decades > 8:
+        axes.yaxis.set_major_locator(LogLocator(numticks=7))
+    elif decades < 2:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades > 0.7 else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def stem_of(name: str, distinction: str) -> str:
+    """A figure's name, and what sets its setting apart from the others of its experiment."""
+    return f"{name}-{distinction}" if distinction else name
+
+
+def slug(text: str) -> str:
+    """A file name of a name: letters, digits, `.=_-` only."""
+    return re.sub(r"[^\w.=-]+", "-", text, flags=re.ASCII).strip("-.") or "unnamed"
+
+
+def save(drawing: Drawing, out: Path, formats: tuple[str, ...], dpi: int) -> list[Path]:
+    """Write the figure in each format; a reader never meets half a file."""
+    folder = out / slug(drawing.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = drawing.figure
+    figure.set_dpi(dpi)
+    # Solving the layout is the slow part: once for all formats.
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+    paths = [folder / f"{slug(drawing.stem)}.{extension}" for extension in formats]
+    for path in paths:
+        kind = path.suffix[1:]
+        write_whole(path, lambda part, kind=kind: _print(figure, part, kind))  # type: ignore[misc]
+    return paths
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside the target and move into place."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        write(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _grow(figure: Figure, lines: int) -> None:
+    figure.set_figheight(figure.get_figheight() + LINE * lines)
+
+
+def _print(figure: Figure, path: Path, kind: str) -> None:
+    # The canvases' own print methods: Figure.savefig lays the figure out again for each file.
+    if kind == "png":
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        FigureCanvasAgg(figure).print_png(path, metadata=METADATA[kind])
+    elif kind == "pdf":
+        from matplotlib.backends.backend_pdf import FigureCanvasPdf
+
+        FigureCanvasPdf(figure).print_pdf(path, metadata=METADATA[kind])
+    else:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+        FigureCanvasSVG(figure).print_svg(path, metadata=METADATA[kind])
+
+
+def _log10(value: float) -> float:
+    from math import log10
+
+    return log10(value) if value > 0 else 0.0

@@ -1,0 +1,260 @@
+"""Find run directories and read them as plain columns, whatever state they are in.
+
+Everything here tolerates runs that are still going, were killed, or were edited by hand: what cannot be read is left
+out and said in `notes`, never raised. numpy and the standard library only, so that reading starts at once.
+"""
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RECORD = "run.json"
+STATUSES = ("completed", "diverged", "failed", "interrupted", "running")
+TEXT_COLUMNS = frozenset({"layer"})
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A CSV file as equally long columns: numbers, and text for `layer`. A column the file lacks reads as nan."""
+
+    data: dict[str, np.ndarray] = field(default_factory=dict)
+    note: str = ""
+
+    def __len__(self) -> int:
+        return len(next(iter(self.data.values()))) if self.data else 0
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.data
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.data[name] if name in self.data else np.full(len(self), np.nan)
+
+    def rows(self, index: np.ndarray) -> "Columns":
+        return Columns({name: column[index] for name, column in self.data.items()}, self.note)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run directory. Files other than run.json are read when first asked for."""
+
+    path: Path
+    record: dict[str, Any]
+
+    @cached_property
+    def choices(self) -> dict[str, str]:
+        return {key: value_text(value) for key, value in _section(self.record, "choices").items()}
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The configuration with dotted keys, `_target_` included."""
+        return dict(_flat(_section(self.record, "config")))
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        return _section(self.record, "provenance")
+
+    @property
+    def experiment(self) -> str:
+        experiment = _section(self.record, "identity").get("experiment") or _section(self.record, "choices").get(
+            "experiment"
+        )
+        return value_text(experiment or self.path.parent.name)
+
+    @property
+    def name(self) -> str:
+        return value_text(_section(self.record, "identity").get("name") or self.path.name)
+
+    @property
+    def hash(self) -> str:
+        return value_text(_section(self.record, "identity").get("hash") or "")
+
+    @property
+    def status(self) -> str:
+        return value_text(self.record.get("status") or "unknown")
+
+    @property
+    def method(self) -> str:
+        return self.choices.get("regularizer", "none")
+
+    @property
+    def seed(self) -> Any:
+        return self.config.get("seed", self.provenance.get("seed"))
+
+    @property
+    def error(self) -> str:
+        return value_text(_section(self.record, "error").get("message") or "")
+
+    @cached_property
+    def recipe(self) -> dict[str, str]:
+        """What two seeds of one experiment have in common: choices and configuration without the seed."""
+        choices = {key: value for key, value in self.choices.items() if key != "experiment"}
+        shared = {key: value_text(value) for key, value in self.config.items() if not self._is_seed(key, value)}
+        return choices | shared
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """Every value a person can filter or group by, by the name typed on the command line."""
+        typed = {key: value for key, value in self.config.items() if not key.split(".")[-1].startswith("_")}
+        choices = {key: value for key, value in self.choices.items() if key != "experiment"}
+        identity = {"experiment": self.experiment, "name": self.name, "hash": self.hash, "status": self.status}
+        return identity | choices | typed | {"seed": self.seed}
+
+    @cached_property
+    def metrics(self) -> Columns:
+        """metrics.csv with one row an epoch, ascending; of rows that repeat an epoch the last one counts."""
+        table = read_columns(self.path / "metrics.csv")
+        epochs = table["epoch"]
+        finite = np.flatnonzero(np.isfinite(epochs))
+        _, last = np.unique(epochs[finite][::-1], return_index=True)
+        return table.rows(finite[::-1][last])
+
+    @cached_property
+    def layers(self) -> Columns:
+        return read_columns(self.path / "layers.csv")
+
+    @cached_property
+    def spectra(self) -> Columns:
+        return read_columns(self.path / "spectra.csv")
+
+    @cached_property
+    def expected_epochs(self) -> float:
+        """The last epoch the run was to reach, nan where nothing says so."""
+        for value in (self.config.get("trainer.epochs"), _section(self.record, "final").get("epochs")):
+            if isinstance(value, int | float):
+                return float(value)
+        return math.nan
+
+    @cached_property
+    def complete(self) -> bool:
+        """Finished, with every row there. Only complete runs enter a mean."""
+        epochs = self.metrics["epoch"]
+        return self.status == "completed" and len(epochs) > 0 and not epochs[-1] < self.expected_epochs
+
+    @cached_property
+    def ending(self) -> str:
+        """How the run ended, in the word a legend uses: `completed`, `cut short` or its status."""
+        return "cut short" if self.status == "completed" and not self.complete else self.status
+
+    def _is_seed(self, key: str, value: Any) -> bool:
+        # `dataset.seed: ${seed}` resolves to the run's seed: a copy of it must not part the seeds of a group.
+        return key == "seed" or (key.endswith(".seed") and value == self.seed)
+
+
+def read_columns(path: Path) -> Columns:
+    """A CSV as columns. A last line without its newline was cut while being written and does not count."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").replace("\0", "")
+    except OSError:
+        return Columns(note=f"{path.name} is missing")
+    whole, _, cut = text.rpartition("\n")
+    try:
+        lines = list(csv.reader(io.StringIO(whole)))
+    except csv.Error:
+        return Columns(note=f"{path.name} is not a CSV file")
+    if not lines:
+        return Columns(note=f"{path.name} is empty")
+    header, body = lines[0], [line for line in lines[1:] if line]
+    rows = [line for line in body if len(line) == len(header)]
+    left_out = len(body) - len(rows) + bool(cut)
+    note = f"{path.name}: {left_out} damaged line{'s' * (left_out != 1)} left out" if left_out else ""
+    cells: Iterable[tuple[str, ...]] = zip(*rows, strict=True) if rows else [()] * len(header)
+    return Columns({name: _column(name, column) for name, column in zip(header, cells, strict=True)}, note)
+
+
+def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """All runs below the paths, in a fixed order, and notes on what was passed over.
+
+    A run found twice (the same experiment, configuration and seed in two directories) counts once, or it would pass
+    for another seed.
+    """
+    runs: dict[tuple, Run] = {}
+    notes: list[str] = []
+    for directory in sorted({d.resolve(): d for path in paths for d in _run_directories(path)}.values()):
+        try:
+            record = json.loads((directory / RECORD).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            notes.append(f"{directory}: {RECORD} cannot be read, run left out")
+            continue
+        if not isinstance(record, dict):
+            notes.append(f"{directory}: {RECORD} is not an object, run left out")
+            continue
+        run = Run(directory, record)
+        key = (run.experiment, value_text(run.seed), *sorted(run.recipe.items())) if run.config else (directory,)
+        if key not in runs:
+            runs[key] = run
+            continue
+        kept, dropped = (runs[key], run) if _progress(runs[key]) >= _progress(run) else (run, runs[key])
+        runs[key] = kept
+        notes.append(f"{dropped.path}: the same run as {kept.path}, left out")
+    return list(runs.values()), notes
+
+
+def run_notes(runs: Iterable[Run]) -> list[str]:
+    """What reading the runs' metrics came upon."""
+    return [f"{run.path}: {run.metrics.note}" for run in runs if run.metrics.note]
+
+
+def value_text(value: Any) -> str:
+    """A configuration value as a person types it; 1 and 1.0 are the same value."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:.12g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def varying_fields(runs: Sequence[Run]) -> list[str]:
+    """The fields that take more than one value among the runs that have them, name, hash and status aside."""
+    values: dict[str, set[str]] = {}
+    for run in runs:
+        for key, value in run.fields.items():
+            values.setdefault(key, set()).add(value_text(value))
+    return [key for key, seen in values.items() if len(seen) > 1 and key not in ("name", "hash", "status")]
+
+
+def _run_directories(path: Path) -> Iterator[Path]:
+    for folder, below, files in os.walk(path):
+        if RECORD in files:
+            below.clear()
+            yield Path(folder)
+        below[:] = sorted(name for name in below if not name.startswith("."))
+
+
+def _progress(run: Run) -> tuple[bool, int]:
+    return run.complete, len(run.metrics)
+
+
+def _section(record: dict[str, Any], key: str) -> dict[str, Any]:
+    value = record.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _flat(node: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value if isinstance(value, int | float | str) else value_text(value)
+
+
+def _column(name: str, cells: Sequence[str]) -> np.ndarray:
+    if name in TEXT_COLUMNS:
+        return np.array(cells, dtype=object)
+    try:
+        return np.array(cells, dtype=float)
+    except ValueError:
+        return np.array([_number(cell) for cell in cells], dtype=float)
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan
