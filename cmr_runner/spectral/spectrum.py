@@ -19,7 +19,7 @@ def singular_values(W: Tensor) -> Tensor:
 
 
 def condition_number(sigma: Tensor) -> Tensor:
-    """κ = σ_max / σ_min from all min(m, n) singular values (..., r) -> (...); inf where σ_min = 0 (the zero matrix too).
+    """κ = σ_max / σ_min from all min(m, n) singular values (..., r) -> (...); inf where σ_min = 0 (zero matrix too).
 
     Rounding rarely leaves an exact 0: past 1/(eps·max(m, n)) a finite κ only says that W is numerically singular.
     """
