@@ -1,7 +1,7 @@
 """The slow twin: the paper's definitions read out loud in float64, differentiated by autograd through `svdvals`.
 
-T_k is cos(k arccos x). arccos has an infinite slope at ±1, where the edges of the spectrum always sit, so within EDGE of
-±1 the same polynomial is summed from numpy's exact integer coefficients instead; at EDGE the two agree to 1e-12
+T_k is cos(k arccos x). arccos has an infinite slope at ±1, where the edges of the spectrum always sit, so within EDGE
+of ±1 the same polynomial is summed from numpy's exact integer coefficients instead; at EDGE the two agree to 1e-12
 (`test_twin_agrees_with_itself_at_the_seam`). Neither uses a recurrence, which is what the package does.
 """
 

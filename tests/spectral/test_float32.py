@@ -1,7 +1,7 @@
 """Where float32 stops resolving σ_min. Derivation in docs/numerics.md.
 
-An SVD in precision eps has |δσ_min| <= p·eps·σ_max, p = max(m, n), in practice about eps·σ_max: relative to σ_min that is
-eps·κ, a tenth at κ ≈ 1e6, and is noise well past 1/eps ≈ 8e6. Of a Gram matrix it is eps·κ²: noise past 1/√eps ≈ 3e3.
+An SVD in precision eps has |δσ_min| <= p·eps·σ_max, p = max(m, n), in practice about eps·σ_max. Relative to σ_min that
+is eps·κ: a tenth at κ ≈ 1e6, noise well past 1/eps ≈ 8e6. Of a Gram matrix it is eps·κ²: noise past 1/√eps ≈ 3e3.
 The matrices here are the hard case, one small singular value under a flat top.
 """
 

@@ -1,0 +1,140 @@
+"""The direction of imports: each layer knows only the ones above it, and results are read and drawn without torch."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cmr_runner
+
+ROOT = Path(cmr_runner.__file__).parent
+# A layer may import from itself and from layers of a lower number; those of one number are leaves, kept apart.
+RANKS = {"spectral": 0, "regularizers": 1, "models": 2, "inits": 2, "data": 2, "training": 3}
+RANKS |= {"runs": 4, "figures": 5, "commands": 6}
+WITHOUT_TORCH = ("runs", "figures")
+TORCH = {"torch", "torchvision"}
+# Only the commands know how a run is configured and called.
+COMMAND_LINE = {"hydra", "omegaconf", "argparse"}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def layer_of(module: str) -> str | None:
+    """The layer of cmr_runner.<layer>..., None for the package itself and for other packages."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "cmr_runner" and len(parts) > 1 and parts[1] in RANKS else None
+
+
+def imports(module: str, everywhere: bool) -> Iterator[str]:
+    """Names a module imports, submodules of cmr_runner in full: at import time only, or in its functions as well."""
+    nodes: list[ast.AST] = list(ast.parse(MODULES[module].read_text(encoding="utf-8")).body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source = absolute(module, node)
+            yield source
+            yield from (f"{source}.{alias.name}" for alias in node.names if f"{source}.{alias.name}" in MODULES)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            nodes += node.orelse
+        elif everywhere or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            nodes += list(ast.iter_child_nodes(node))
+
+
+def absolute(module: str, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = module.split(".") if MODULES[module].name == "__init__.py" else module.split(".")[:-1]
+    base = package[: len(package) - node.level + 1]
+    return ".".join([*base, *([node.module] if node.module else [])])
+
+
+def imported_with(module: str) -> set[str]:
+    """Everything that importing a module imports at once: its own imports, theirs, and the packages around each."""
+    seen, waiting = set(), [module]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])
+        if name in MODULES:
+            waiting += imports(name, everywhere=False)
+    return seen
+
+
+def test_every_layer_of_the_design_is_known_here():
+    folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
+    assert folders <= set(RANKS)
+
+
+@pytest.mark.parametrize("layer", RANKS)
+def test_layer_imports_only_from_those_above_it(layer):
+    wrong = [
+        f"{module} imports {name}"
+        for module in MODULES
+        if layer_of(module) == layer
+        for name in imports(module, everywhere=True)
+        if (other := layer_of(name)) and other != layer and RANKS[other] >= RANKS[layer]
+    ]
+    assert wrong == []
+
+
+def test_spectral_knows_torch_and_the_standard_library_only():
+    found = {name.split(".")[0] for m in MODULES if layer_of(m) == "spectral" for name in imports(m, everywhere=True)}
+    assert found - set(sys.stdlib_module_names) <= {"torch", "cmr_runner"}
+
+
+@pytest.mark.parametrize("layer", WITHOUT_TORCH)
+def test_no_torch_directly_or_through_others(layer):
+    wrong = []
+    for module in (m for m in MODULES if layer_of(m) == layer):
+        through = {name.split(".")[0] for name in imported_with(module)}
+        anywhere = {name.split(".")[0] for name in imports(module, everywhere=True)}
+        below = {layer_of(name) for name in imports(module, everywhere=True)} - {None, *WITHOUT_TORCH}
+        if (through | anywhere) & TORCH or below:
+            wrong.append(f"{module}: {sorted((through | anywhere) & TORCH)} {sorted(below)}")
+    assert wrong == []
+
+
+def test_results_are_read_and_drawn_where_torch_cannot_be_imported():
+    """The real thing: a fresh interpreter in which importing torch fails."""
+    modules = ["cmr_runner", *(m for m in MODULES if layer_of(m) in WITHOUT_TORCH)]
+    code = "import sys, importlib\nsys.modules.update(torch=None, torchvision=None)\n"
+    code += "\n".join(f"importlib.import_module({module!r})" for module in modules)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_only_commands_know_hydra_and_argparse():
+    wrong = [
+        f"{module} imports {name}"
+        for module in MODULES
+        if layer_of(module) not in ("commands", None)
+        for name in imports(module, everywhere=True)
+        if name.split(".")[0] in COMMAND_LINE
+    ]
+    assert wrong == []
+
+
+def test_a_wrong_import_would_be_seen(tmp_path, monkeypatch):
+    """The reader of imports sees functions, relative imports and packages; and leaves TYPE_CHECKING out."""
+    source = "from ..spectral import svd\nfrom typing import TYPE_CHECKING\n"
+    source += "if TYPE_CHECKING:\n    import hydra\ndef f():\n    import torch.nn\n"
+    path = tmp_path / "probe.py"
+    path.write_text(source, encoding="utf-8")
+    monkeypatch.setitem(MODULES, "cmr_runner.runs.probe", path)
+    assert set(imports("cmr_runner.runs.probe", everywhere=True)) == {"cmr_runner.spectral", "typing", "torch.nn"}
+    assert "torch.nn" not in set(imports("cmr_runner.runs.probe", everywhere=False))
+    assert "torch" in imported_with("cmr_runner.runs.probe")
