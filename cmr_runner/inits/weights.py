@@ -8,13 +8,25 @@ _WITH_MATRIX = (nn.Linear, nn.modules.conv._ConvNd)
 
 
 def matrices_of(model: nn.Module) -> Iterator[Tensor]:
-    """The weights of linear and convolutional layers, in the order of the modules."""
+    """The weights of linear, convolutional and attention layers in the order of the modules, to be written in place.
+
+    A fused q, k, v weight comes as its three matrices.
+    """
     for module in model.modules():
         if isinstance(module, _WITH_MATRIX):
             yield module.weight
+        elif isinstance(module, nn.MultiheadAttention) and module.in_proj_weight is not None:
+            yield from module.in_proj_weight.chunk(3)
 
 
 def zero_biases_(model: nn.Module) -> None:
     for module in model.modules():
-        if isinstance(module, _WITH_MATRIX) and module.bias is not None:
-            nn.init.zeros_(module.bias)
+        bias = module.in_proj_bias if isinstance(module, nn.MultiheadAttention) else getattr(module, "bias", None)
+        if isinstance(module, (*_WITH_MATRIX, nn.MultiheadAttention)) and bias is not None:
+            nn.init.zeros_(bias)
+
+
+def positive(key: str, value: float) -> float:
+    if not value > 0:
+        raise ValueError(f"init.{key} must be > 0, got {value}")
+    return value

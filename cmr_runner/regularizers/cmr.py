@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,7 +13,7 @@ from cmr_runner.regularizers.base import PlanRow
 from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty
 from cmr_runner.regularizers.layers import LayerRule
 from cmr_runner.regularizers.mixing import Mixing
-from cmr_runner.spectral import PenaltySpec, condition_number
+from cmr_runner.spectral import LayerPenalty, PenaltySpec, condition_number
 from cmr_runner.spectral.engines import build_engine
 from cmr_runner.spectral.moments import GramReading
 
@@ -58,8 +60,10 @@ class CMR(GradientPenalty):
             steps_per_epoch=steps_per_epoch,
             seed=seed,
         )
-        self.spec = self.measure = PenaltySpec(K=K, alpha1=alpha1, alpha2=alpha2, beta=beta, eps=eps, gram=gram)
-        self.engine = build_engine(engine, seed=seed)
+        with keys_under("regularizer"):
+            self.spec = PenaltySpec(K=K, alpha1=alpha1, alpha2=alpha2, beta=beta, eps=eps, gram=gram)
+            self.engine = build_engine(engine, seed=seed)
+        self.measure = self.spec
 
     @property
     def plan(self) -> list[PlanRow]:
@@ -70,8 +74,12 @@ class CMR(GradientPenalty):
 
     def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
         result = self.engine.penalty(W, self.spec, group=group, step=self.step)
+        self.observe(result)
         edges = torch.stack([result.sigma_max, result.sigma_min], -1)
         return BatchPenalty(result.value, result.gradient, condition_number(edges), result.skipped)
+
+    def observe(self, result: LayerPenalty) -> None:
+        """Called with each evaluation of a group: where a subclass learns from the moments."""
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "engine": self.engine.state_dict()}
@@ -79,3 +87,12 @@ class CMR(GradientPenalty):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.engine.load_state_dict(state["engine"])
+
+
+@contextmanager
+def keys_under(group: str) -> Iterator[None]:
+    """A ValueError that begins with a key (`K must be ...`) names it in full (`regularizer.K must be ...`)."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{group}.{error}") from error

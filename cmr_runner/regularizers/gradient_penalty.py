@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from cmr_runner.regularizers.base import Regularizer, StepFigures
-from cmr_runner.regularizers.layers import Layer, LayerRule, Weight
+from cmr_runner.regularizers.layers import Layer, LayerRule, Weight, unique_weights
 from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm
+from cmr_runner.spectral.decomposition import saturated, working
 from cmr_runner.spectral.penalty import require
+
+
+class PenaltyOptions(TypedDict, total=False):
+    """The keys that mean the same for every penalty, for subclasses that only hand them on."""
+
+    rho_spec: float
+    mixing: Mixing
+    warmup: float
+    every: int
+    layers: LayerRule | None
+    steps_per_epoch: int
+    seed: int
 
 
 class BatchPenalty(NamedTuple):
@@ -45,7 +58,8 @@ class GradientPenalty(Regularizer):
         seed: int = 0,
     ) -> None:
         super().__init__(model, layers=layers, steps_per_epoch=steps_per_epoch, seed=seed)
-        require("regularizer.every", every, every >= 1, ">= 1")
+        require("regularizer.every", every, isinstance(every, int) and every >= 1, "an integer >= 1")
+        require("regularizer.layers", self.rule, bool(self.layers), "a rule that admits at least one weight")
         self.mixer = CappedMixing(lam, rho_spec, mixing, warmup * steps_per_epoch)
         self.every = every
         self.step = 0
@@ -54,7 +68,7 @@ class GradientPenalty(Regularizer):
 
     @abstractmethod
     def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
-        """The penalty of same-shape matrices W (B, m, n) and its closed-form gradient."""
+        """The penalty of same-shape matrices W (B, m, n), at least float32, and its closed-form gradient."""
 
     @torch.no_grad()
     def add_gradients(self) -> None:
@@ -94,15 +108,16 @@ class GradientPenalty(Regularizer):
 
         results = []
         for group, members in self._groups.items():
-            W = torch.stack([matrices[id(layer.weight)][layer.index] for layer in members])  # (B, m, n)
+            W = torch.stack([working(matrices[id(layer.weight)][layer.index]) for layer in members])  # (B, m, n)
             result = self.penalty(W, group=group)
             results.append(result)
             for layer, gradient in zip(members, result.gradient, strict=True):
                 key = id(layer.weight)
+                gradient = saturated(gradient, effective[key].dtype)
                 if len(layer.weight.parts) > 1:
                     layer.weight.matrices(gradients[key])[layer.index].copy_(gradient)
                 else:
-                    gradients[key] = gradient.view_as(effective[key])
+                    gradients[key] = gradient.reshape(effective[key].shape)
         return self._collect(weights, effective, gradients, results)
 
     def _collect(
@@ -166,10 +181,6 @@ def same_shape(layers: list[Layer]) -> dict[str, list[Layer]]:
     for layer in layers:
         groups.setdefault(f"{layer.shape[0]}x{layer.shape[1]}", []).append(layer)
     return groups
-
-
-def unique_weights(layers: list[Layer]) -> list[Weight]:
-    return list({id(layer.weight): layer.weight for layer in layers}.values())
 
 
 def add_scaled_(parameters: list[nn.Parameter], gradients: list[Tensor], factor: Tensor) -> None:

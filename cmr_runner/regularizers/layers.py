@@ -31,6 +31,10 @@ class LayerRule:
     min_side: int = 2
 
     def __post_init__(self) -> None:
+        for key in ("include", "exclude", "types"):
+            value = getattr(self, key)
+            if isinstance(value, str):
+                raise ValueError(f"layers.{key} must be a list of patterns, got the single string {value!r}")
         if self.min_side < 1:
             raise ValueError(f"layers.min_side must be >= 1, got {self.min_side}")
 
@@ -129,6 +133,11 @@ def find_layers(model: nn.Module, rule: LayerRule) -> list[Layer]:
             seen.update(id(p) for p in weight.parameters)
         layers += found
     return layers
+
+
+def unique_weights(layers: list[Layer]) -> list[Weight]:
+    """The weights behind the layers, each once: a fused one holds several layers."""
+    return list({id(layer.weight): layer.weight for layer in layers}.values())
 
 
 def _weights(model: nn.Module) -> Iterator[Weight]:

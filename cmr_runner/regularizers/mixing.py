@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -32,10 +33,12 @@ class CappedMixing:
     warmup_steps: float = 0.0
 
     def __post_init__(self) -> None:
-        require("regularizer.lam", self.lam, self.lam >= 0, ">= 0")
+        require("regularizer.lam", self.lam, 0 <= self.lam < math.inf, ">= 0")
         require("regularizer.rho_spec", self.rho_spec, 0 < self.rho_spec <= 1, "in (0, 1]")
-        require("regularizer.warmup", self.warmup_steps, self.warmup_steps >= 0, ">= 0")
-        require("regularizer.mixing", self.mixing, self.mixing in get_args(Mixing), f"one of {get_args(Mixing)}")
+        require("regularizer.warmup", self.warmup_steps, 0 <= self.warmup_steps < math.inf, ">= 0")
+        require(
+            "regularizer.mixing", self.mixing, self.mixing in get_args(Mixing), f"one of {', '.join(get_args(Mixing))}"
+        )
 
     def lambda_at(self, step: int) -> float:
         """λ_t = λ · min(1, t / T_w)."""

@@ -16,6 +16,7 @@ from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.dataset import Dataset
 from cmr_runner.regularizers.base import PlanRow, Regularizer
 from cmr_runner.spectral import NonFiniteError
+from cmr_runner.training.diagnostics import Diagnostics, no_diagnostics
 from cmr_runner.training.evaluation import evaluate
 from cmr_runner.training.metrics import BEFORE_TRAINING, EpochTotals, Row, in_column_order, spectral_figures
 from cmr_runner.training.seeding import mixed_seed
@@ -69,6 +70,7 @@ class Trainer:
         epochs: int = 5,
         batch_size: int = 64,
         clip_norm: float = 5.0,
+        diagnostics: bool = False,
     ) -> None:
         if epochs < 1:
             raise ValueError(f"trainer.epochs must be >= 1, got {epochs}")
@@ -79,6 +81,7 @@ class Trainer:
         self.model, self.data, self.regularizer, self.optimizer = model, data, regularizer, optimizer
         self.seed, self.epochs, self.batch_size, self.clip_norm = seed, epochs, batch_size, clip_norm
         self.device = next(model.parameters()).device
+        self.diagnose = Diagnostics(model, data) if diagnostics else no_diagnostics
         self.epoch = -1  # the last finished one; 0 is the state before training
         self.step = 0
 
@@ -153,6 +156,7 @@ class Trainer:
     def _epoch(self, figures: Row, began: float, spectral_seconds: float) -> Epoch:
         test_loss, test_accuracy = evaluate(self.model, self.data.test_x, self.data.test_y)
         over_layers, layers, spectra = spectral_figures(self.regularizer)
+        network, per_layer = self.diagnose()
         number = {"epoch": self.epoch}
         metrics = {
             **number,
@@ -164,11 +168,12 @@ class Trainer:
             "seconds": time.perf_counter() - began,
             "spectral_seconds": spectral_seconds,
             **self.regularizer.epoch_figures(),
+            **network,
         }
         return Epoch(
             self.epoch,
             in_column_order(metrics),
-            [number | row for row in layers],
+            [number | row | per_layer.get(row["layer"], {}) for row in layers],
             [number | row for row in spectra],
         )
 

@@ -1,0 +1,75 @@
+"""CMR whose moment weights are learned beside training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cmr_runner.regularizers.cmr import CMR
+from cmr_runner.spectral import LayerPenalty, moment_weights
+from cmr_runner.spectral.penalty import require
+
+
+class CMRLearned(CMR):
+    """Which moments to penalise, learned: w_3 ... w_K >= 0 with the fixed total Ω = Σ_k exp(β(k−3)).
+
+    The network descends and the weights ascend one objective, so that the penalty presses the moments that are worst:
+
+        min_W max_w  Σ_k w_k m_k − τ Ω KL(w/Ω ‖ w⁰/Ω),   m_k = mean over layers of s_k²,  w⁰_k = exp(β(k−3))
+
+    For fixed W the inner maximum is w = Ω softmax(log w⁰ + m/τ). After each evaluation of the penalty w takes one
+    step of mirror ascent towards it, which in θ = log w is exponentiated gradient:
+
+        θ ← (1 − rate) θ + rate (log w⁰ + m/τ),   w = Ω softmax(θ)
+
+    The KL term keeps w inside the simplex; without it the weights run to a vertex and stay there. temperature is τ:
+    large gives the fixed weights back, small the largest moment alone. The inverse of rate is the memory in steps.
+
+    The weights after an epoch are logged as weight_3 ... weight_K. What is measured (ρ_moment) keeps the fixed
+    weights, so that it can be compared with other runs.
+    """
+
+    method = "cmr_learned"
+
+    def __init__(self, model: nn.Module, *, temperature: float = 0.1, rate: float = 0.01, **options: Any) -> None:
+        super().__init__(model, **options)
+        require("regularizer.temperature", temperature, temperature > 0, "> 0")
+        require("regularizer.rate", rate, 0 < rate <= 1, "in (0, 1]")
+        self.temperature, self.rate = temperature, rate
+        self.prior = moment_weights(self.spec.K, self.spec.beta).log()  # log w⁰, (K−2,)
+        self.theta = self.prior.clone()
+        self.spec = replace(self.spec, weights=self.weights)
+        self._squares: list[Tensor] = []  # s_k² of the layers seen since the last step of the weights, (B, K−2) each
+
+    @property
+    def weights(self) -> Tensor:
+        """w_3 ... w_K, float64 (K−2,)."""
+        return self.prior.exp().sum() * torch.softmax(self.theta, 0)
+
+    def observe(self, result: LayerPenalty) -> None:
+        self._squares.append(result.moments[:, 3:].square().double().cpu())
+
+    def add_gradients(self) -> None:
+        super().add_gradients()
+        if self._squares:
+            self._ascend(torch.cat(self._squares).nanmean(0))  # a skipped layer has nan
+            self._squares = []
+
+    def _ascend(self, m: Tensor) -> None:
+        target = self.prior + m.nan_to_num() / self.temperature
+        self.theta = torch.lerp(self.theta, target, self.rate)
+        self.spec = replace(self.spec, weights=self.weights)
+
+    def epoch_figures(self) -> dict[str, float]:
+        return {f"weight_{k}": w for k, w in enumerate(self.weights.tolist(), start=3)}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "theta": self.theta}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.theta = state["theta"]
+        self.spec = replace(self.spec, weights=self.weights)

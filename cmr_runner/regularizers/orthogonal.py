@@ -1,0 +1,69 @@
+"""Hard orthogonality: κ = 1 by construction."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, parametrize
+
+from cmr_runner.regularizers.base import Regularizer
+from cmr_runner.regularizers.layers import LayerRule, Weight
+from cmr_runner.regularizers.parametrised import parametrise_
+from cmr_runner.spectral.penalty import require
+
+OrthogonalMap = Literal["cayley", "matrix_exp", "householder"]
+
+
+class Orthogonal(Regularizer):
+    """Every regularised matrix orthogonal (rows or columns, whichever are fewer), by torch's parametrisation.
+
+    The initialisation's directions are kept and its scale is discarded: a start with orthogonal × 0.06 becomes
+    orthogonal × 1. The Cayley map is the default because it is quickest: value and gradient of a 256 × 256 weight took
+    31 ms by it, 195 ms by householder and 329 ms by matrix_exp on one core (784 × 256: 0.4, 2.0 and 5.7 s). It cannot
+    reach matrices that have the eigenvalue −1 relative to the start.
+    """
+
+    method = "orthogonal"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        orthogonal_map: OrthogonalMap = "cayley",
+        layers: LayerRule | None = None,
+        steps_per_epoch: int = 1,
+        seed: int = 0,
+    ) -> None:
+        allowed = get_args(OrthogonalMap)
+        require("regularizer.orthogonal_map", orthogonal_map, orthogonal_map in allowed, f"one of {', '.join(allowed)}")
+        parametrise_(model, layers, seed, lambda weight: _make_orthogonal_(weight, orthogonal_map))
+        super().__init__(model, layers=layers, steps_per_epoch=steps_per_epoch, seed=seed)
+
+
+def _make_orthogonal_(weight: Weight, orthogonal_map: OrthogonalMap) -> None:
+    """torch's parametrisation takes the last two dimensions for the matrix; a convolution and a fused q, k, v weight
+    are matrices in another view, so torch's is made on that view and put behind it."""
+    tensor = weight.effective().detach()
+    view = (len(weight.parts), tensor.shape[0] // len(weight.parts), -1)
+    stacked = nn.Module()
+    stacked.weight = nn.Parameter(tensor.reshape(view).squeeze(0).clone())
+    parametrizations.orthogonal(stacked, "weight", orthogonal_map)
+    (inner,) = stacked.parametrizations["weight"]  # type: ignore[index]
+    parametrize.register_parametrization(
+        weight.module, weight.attribute, _OfView(inner, stacked.weight.shape, tensor.shape), unsafe=True
+    )
+
+
+class _OfView(nn.Module):
+    """A parametrisation of the same entries in another shape."""
+
+    def __init__(self, inner: nn.Module, inner_shape: tuple[int, ...], shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.inner, self.inner_shape, self.shape = inner, inner_shape, shape
+
+    def forward(self, X: Tensor) -> Tensor:
+        return self.inner(X).reshape(self.shape)
+
+    def right_inverse(self, W: Tensor) -> Tensor:
+        return self.inner.right_inverse(W.reshape(self.inner_shape))  # type: ignore[operator]
