@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, get_args
 
@@ -72,11 +72,12 @@ class LayerPenalty:
     sigma_max: Tensor  # (...)
     sigma_min: Tensor  # (...)
     skipped: int = 0  # matrices whose decomposition failed: their value and gradient are zero
+    fallbacks: int = 0  # matrices whose edges failed an engine's own check and were taken from an SVD
 
     def to(self, dtype: torch.dtype) -> LayerPenalty:
         """The same with every tensor in dtype."""
-        cast = {f.name: saturated(getattr(self, f.name), dtype) for f in fields(self) if f.name != "skipped"}
-        return LayerPenalty(**cast, skipped=self.skipped)
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{name: saturated(v, dtype) for name, v in values.items() if isinstance(v, Tensor)})
 
 
 def penalty_from_svd(U: Tensor, sigma: Tensor, Vh: Tensor, spec: PenaltySpec) -> LayerPenalty:

@@ -141,3 +141,12 @@ def test_float16_gradient_saturates_rather_than_overflows():
     assert got.dtype == torch.float16
     assert got.abs().max() == torch.finfo(torch.float16).max
     assert torch.isfinite(exact_penalty(W, PenaltySpec(alpha2=1.0)).gradient).all()
+
+
+def test_moment_gradient_of_an_orthogonal_float32_start_is_rounding():
+    """d = ε there and ∇s_k of size k²σ/ε: the rounding of the entries, left in x, decides it."""
+    W = (0.06 * orthonormal(64, 64, 0)).float()
+    coarse, fine = rho_moment_gradient(W, 5, 0.15, EPS).double(), rho_moment_gradient(W.double(), 5, 0.15, EPS)
+    exact = rho_moment_gradient(0.06 * orthonormal(64, 64, 0), 5, 0.15, EPS)
+    assert fine.norm() > 1e4 * exact.norm()
+    assert (coarse - fine).norm() > 0.3 * fine.norm()
