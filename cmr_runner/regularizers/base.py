@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from cmr_runner.regularizers.layers import Layer, LayerRule, find_layers
+from cmr_runner.regularizers.ranks import Ranks
 from cmr_runner.spectral import PenaltySpec
 
 
@@ -49,6 +50,9 @@ class Regularizer:
     def plan(self) -> list[PlanRow]:
         """Which layer is treated how."""
         return [PlanRow(layer.name, layer.shape, self.method) for layer in self.layers]
+
+    def divide_over(self, ranks: Ranks) -> None:
+        """Called once where several processes train one model: work on the layers may be shared among them."""
 
     def start(self) -> None:
         """Called before the forward of a step: work that needs the weights alone may begin here."""

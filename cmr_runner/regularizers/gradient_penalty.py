@@ -9,9 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from cmr_runner.regularizers.base import Regularizer, StepFigures
-from cmr_runner.regularizers.layers import Layer, LayerRule, Weight, unique_weights
+from cmr_runner.regularizers.layers import Layer, LayerRule, unique_weights
 from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm
+from cmr_runner.regularizers.ranks import Ranks, owners
 from cmr_runner.spectral.decomposition import saturated, working
+from cmr_runner.spectral.engines.chunks import shared_workers
+from cmr_runner.spectral.engines.workers import Task
 from cmr_runner.spectral.penalty import require
 
 
@@ -63,8 +66,16 @@ class GradientPenalty(Regularizer):
         self.mixer = CappedMixing(lam, rho_spec, mixing, warmup * steps_per_epoch)
         self.every = every
         self.step = 0
-        self._groups = same_shape(self.layers)
+        self._weights = unique_weights(self.layers)
         self._held: _Spectral | None = None
+        self._task: Task[_Evaluation] | None = None
+        self.divide_over(Ranks())
+
+    def divide_over(self, ranks: Ranks) -> None:
+        """Share the layers with other processes: each computes its own, then they exchange gradients."""
+        self.ranks = ranks
+        owner = owners([m * n * min(m, n) for m, n in (layer.shape for layer in self.layers)], ranks.size)
+        self._groups = same_shape([layer for layer, rank in zip(self.layers, owner, strict=True) if rank == ranks.rank])
 
     @abstractmethod
     def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
@@ -79,71 +90,91 @@ class GradientPenalty(Regularizer):
         lambda_t = self.mixer.lambda_at(self.step)
         norm = global_norm(spectral.gradients)
         factor, cap = self.mixer.factor(norm_task, norm, lambda_t)
-        add_scaled_(spectral.parameters, spectral.gradients, factor)
+        if spectral is self._held:
+            add_(spectral.parameters, torch._foreach_mul(spectral.gradients, factor))
+        else:  # nobody else's: scaled in place
+            torch._foreach_mul_(spectral.gradients, factor)
+            add_(spectral.parameters, spectral.gradients)
         self.last = StepFigures(
             norm_task, factor * norm, cap, lambda_t, spectral.penalty, spectral.kappa, spectral.skipped
         )
         self.step += 1
 
-    def _spectral(self) -> _Spectral:
-        if self._held is None or self.step % self.every == 0:
-            # Spectra are taken in the weights' own precision, whatever autocast surrounds the caller.
-            with torch.autocast(device_type=self._device_type, enabled=False):
-                fresh = self._evaluate()
-            self._held = fresh if self.every > 1 else None
-            return fresh
-        return self._held
+    def start(self) -> None:
+        """Begin this step's spectral work beside the forward and backward: it needs the weights alone.
+
+        Not with a parametrised weight: spectral_norm writes its vectors in the forward, so the weight would move.
+        """
+        if self._due and not any(weight.is_parametrised for weight in self._weights):
+            self._task = shared_workers().submit(self._evaluate)
 
     @property
-    def _device_type(self) -> str:
-        return next(self.model.parameters()).device.type
+    def _due(self) -> bool:
+        return self._held is None or self.step % self.every == 0
 
-    def _evaluate(self) -> _Spectral:
-        """Penalty and gradients in the trainable parameters, one batch a group of same-shape layers."""
-        weights = {id(layer.weight): layer.weight for layer in self.layers}
-        with torch.enable_grad():  # a parametrised weight needs its graph for the pull-back
-            effective = {key: weight.effective() for key, weight in weights.items()}
-        matrices = {key: weight.matrices(effective[key].detach()) for key, weight in weights.items()}
-        gradients = {key: torch.zeros_like(tensor) for key, tensor in effective.items() if len(weights[key].parts) > 1}
+    def _spectral(self) -> _Spectral:
+        if self._held is not None and not self._due:
+            return self._held
+        # Through the workers whether it was started early or not, so that rounding is the same.
+        task = self._task if self._task is not None else shared_workers().submit(self._evaluate)
+        self._task = None
+        fresh = self._pull_back(self._exchange(task.result()))
+        self._held = fresh if self.every > 1 else None
+        return fresh
 
-        results = []
-        for group, members in self._groups.items():
-            W = torch.stack([working(matrices[id(layer.weight)][layer.index]) for layer in members])  # (B, m, n)
-            result = self.penalty(W, group=group)
-            results.append(result)
-            for layer, gradient in zip(members, result.gradient, strict=True):
-                key = id(layer.weight)
-                gradient = saturated(gradient, effective[key].dtype)
-                if len(layer.weight.parts) > 1:
-                    layer.weight.matrices(gradients[key])[layer.index].copy_(gradient)
-                else:
-                    gradients[key] = gradient.reshape(effective[key].shape)
-        return self._collect(weights, effective, gradients, results)
+    def _evaluate(self) -> _Evaluation:
+        """The penalty of this process's layers, each group of the same shape as one batch."""
+        # Spectra are taken in the weights' own precision, whatever autocast surrounds the caller.
+        device_type = next(self.model.parameters()).device.type
+        with torch.autocast(device_type=device_type, enabled=False):
+            with torch.enable_grad():  # a parametrised weight needs its graph for the pull-back
+                effective = {weight.name: weight.effective() for weight in self._weights}
+            out = _Evaluation(effective, {}, {}, torch.zeros((), device=device_type), 0)
+            for group, members in self._groups.items():
+                tensors = [
+                    layer.weight.matrices(effective[layer.weight.name].detach())[layer.index] for layer in members
+                ]
+                result = self.penalty(torch.stack([working(matrix) for matrix in tensors]), group=group)
+                names = [layer.name for layer in members]
+                out.gradients.update(zip(names, result.gradient, strict=True))
+                if result.kappa is not None:
+                    out.kappa.update(zip(names, result.kappa, strict=True))
+                out = out._replace(penalty=out.penalty + result.value.sum(), skipped=out.skipped + result.skipped)
+        return out
 
-    def _collect(
-        self,
-        weights: dict[int, Weight],
-        effective: dict[int, Tensor],
-        gradients: dict[int, Tensor],
-        results: list[BatchPenalty],
-    ) -> _Spectral:
+    def _exchange(self, mine: _Evaluation) -> _Evaluation:
+        """The evaluation of all layers, from every process's own: one sum of one vector in which the rest is zero."""
+        if self.ranks.size == 1:
+            return mine
+        like = mine.penalty
+        gradients = [mine.gradients.get(layer.name, like.new_zeros(layer.shape)) for layer in self.layers]
+        unknown = {name: like.new_full((), torch.nan) for name in mine.gradients}
+        kappa = [(unknown | mine.kappa).get(layer.name, like.new_zeros(())) for layer in self.layers]
+        parts = [*gradients, torch.stack(kappa), torch.stack([like, like.new_tensor(float(mine.skipped))])]
+        dtype = torch.promote_types(next(self.model.parameters()).dtype, torch.float32)  # the same for every process
+        flat = self.ranks.sum_(torch.cat([part.flatten().to(dtype) for part in parts]))
+        pieces = flat.split([part.numel() for part in parts])
+        names = [layer.name for layer in self.layers]
+        whole = {n: piece.view(layer.shape) for n, piece, layer in zip(names, pieces, self.layers, strict=False)}
+        known = {n: k for n, k in zip(names, pieces[-2], strict=True) if not torch.isnan(k)}
+        return _Evaluation(mine.effective, whole, known, pieces[-1][0], int(pieces[-1][1]))
+
+    def _pull_back(self, found: _Evaluation) -> _Spectral:
+        """The gradients of the layers as gradients in the trainable parameters."""
         parameters: list[nn.Parameter] = []
         pulled: list[Tensor] = []
-        for key, weight in weights.items():
+        for weight in self._weights:
+            tensor = found.effective[weight.name]
+            pieces = [
+                saturated(found.gradients.get(weight.name + part, torch.zeros_like(matrix)), tensor.dtype)
+                for part, matrix in zip(weight.parts, weight.matrices(tensor), strict=True)
+            ]
+            gradient = (pieces[0] if len(pieces) == 1 else torch.cat(pieces)).reshape(tensor.shape)
             parameters += weight.parameters
-            pulled += weight.pull_back(effective[key], gradients[key])
-        by_layer = {
-            layer.name: kappa
-            for members, result in zip(self._groups.values(), results, strict=True)
-            if result.kappa is not None
-            for layer, kappa in zip(members, result.kappa, strict=True)
-        }
+            pulled += weight.pull_back(tensor, gradient)
+        kappa = [found.kappa[layer.name] for layer in self.layers if layer.name in found.kappa]
         return _Spectral(
-            parameters,
-            pulled,
-            penalty=torch.stack([result.value.sum() for result in results]).sum() if results else torch.zeros(()),
-            kappa=torch.stack([by_layer[layer.name] for layer in self.layers]) if by_layer else torch.empty(0),
-            skipped=sum(result.skipped for result in results),
+            parameters, pulled, found.penalty, torch.stack(kappa) if kappa else torch.empty(0), found.skipped
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -154,8 +185,18 @@ class GradientPenalty(Regularizer):
         self.step = state["step"]
         self._held = None
         if state["held"] is not None:
-            parameters = [p for weight in unique_weights(self.layers) for p in weight.parameters]
+            parameters = [p for weight in self._weights for p in weight.parameters]
             self._held = _Spectral.from_state(parameters, state["held"])
+
+
+class _Evaluation(NamedTuple):
+    """Effective weights by name; gradients and κ of the layers computed, by name."""
+
+    effective: dict[str, Tensor]
+    gradients: dict[str, Tensor]  # (m, n)
+    kappa: dict[str, Tensor]  # ()
+    penalty: Tensor
+    skipped: int
 
 
 class _Spectral(NamedTuple):
@@ -183,12 +224,16 @@ def same_shape(layers: list[Layer]) -> dict[str, list[Layer]]:
     return groups
 
 
-def add_scaled_(parameters: list[nn.Parameter], gradients: list[Tensor], factor: Tensor) -> None:
-    """p.grad += factor · g for each pair, making a `.grad` where there is none."""
-    scaled = torch._foreach_mul(gradients, factor)
-    present = [(p.grad, g) for p, g in zip(parameters, scaled, strict=True) if p.grad is not None]
+def squared_norm(W: Tensor) -> Tensor:
+    """‖W‖_F² of each matrix, (..., m, n) -> (...), without a temporary of W's size."""
+    return torch.linalg.vector_norm(W, dim=(-2, -1)).square()
+
+
+def add_(parameters: list[nn.Parameter], gradients: list[Tensor]) -> None:
+    """p.grad += g for each pair, making a `.grad` where there is none."""
+    present = [(p.grad, g) for p, g in zip(parameters, gradients, strict=True) if p.grad is not None]
     if present:
         torch._foreach_add_([grad for grad, _ in present], [g for _, g in present])
-    for p, g in zip(parameters, scaled, strict=True):
+    for p, g in zip(parameters, gradients, strict=True):
         if p.grad is None:
             p.grad = g

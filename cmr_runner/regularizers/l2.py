@@ -6,7 +6,7 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions
+from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions, squared_norm
 
 
 class L2(GradientPenalty):
@@ -21,4 +21,4 @@ class L2(GradientPenalty):
         super().__init__(model, lam=lam, **{"mixing": "uncapped", **options})  # type: ignore[arg-type]
 
     def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
-        return BatchPenalty(W.square().sum((-2, -1)) / 2, W)
+        return BatchPenalty(squared_norm(W) / 2, W)

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions
+from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions, squared_norm
 from cmr_runner.regularizers.power_iteration import WarmStart, outer, row_times, times_column, unit_or
 
 
@@ -24,7 +24,7 @@ class SoftOrthogonality(GradientPenalty):
         M = W @ W.mT if wide else W.mT @ W
         M.diagonal(dim1=-2, dim2=-1).sub_(1)
         gradient = M @ W if wide else W @ M
-        return BatchPenalty(M.square().sum((-2, -1)), gradient.mul_(4))
+        return BatchPenalty(squared_norm(M), gradient.mul_(4))
 
 
 class SRIP(GradientPenalty):

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions
+from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions, squared_norm
 from cmr_runner.regularizers.power_iteration import WarmStart, leading_pair, outer
 
 
@@ -83,5 +83,5 @@ class AlmostIsometry(SigmaMaxPenalty):
     def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
         largest = super().penalty(W, group=group)
         nu = min(W.shape[-2:])
-        value = largest.value - W.square().sum((-2, -1)) / (2 * nu)
+        value = largest.value - squared_norm(W) / (2 * nu)
         return BatchPenalty(value, torch.sub(largest.gradient, W, alpha=1 / nu))

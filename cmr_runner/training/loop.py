@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.dataset import Dataset
 from cmr_runner.regularizers.base import PlanRow, Regularizer
+from cmr_runner.regularizers.ranks import Ranks
 from cmr_runner.spectral import NonFiniteError
 from cmr_runner.training.diagnostics import Diagnostics, no_diagnostics
 from cmr_runner.training.evaluation import evaluate
@@ -71,6 +73,7 @@ class Trainer:
         batch_size: int = 64,
         clip_norm: float = 5.0,
         diagnostics: bool = False,
+        ranks: Ranks | None = None,
     ) -> None:
         if epochs < 1:
             raise ValueError(f"trainer.epochs must be >= 1, got {epochs}")
@@ -81,6 +84,10 @@ class Trainer:
         self.model, self.data, self.regularizer, self.optimizer = model, data, regularizer, optimizer
         self.seed, self.epochs, self.batch_size, self.clip_norm = seed, epochs, batch_size, clip_norm
         self.device = next(model.parameters()).device
+        self.ranks = ranks if ranks is not None else Ranks()
+        regularizer.divide_over(self.ranks)
+        # What the forward goes through: with several processes its backward averages the gradients over them.
+        self.network = model if self.ranks.size == 1 else DistributedDataParallel(model)
         self.diagnose = Diagnostics(model, data) if diagnostics else no_diagnostics
         self.epoch = -1  # the last finished one; 0 is the state before training
         self.step = 0
@@ -120,7 +127,8 @@ class Trainer:
         on_step: Callable[[StepView], None] | None,
     ) -> tuple[str | None, float]:
         """One pass over the data: (what went bad or None, seconds spent in the regulariser)."""
-        model, regularizer, optimizer = self.model, self.regularizer, self.optimizer
+        model, network, regularizer, optimizer = self.model, self.network, self.regularizer, self.optimizer
+        ranks = self.ranks
         x, y = self.data.train_x, self.data.train_y
         parameters = [p for p in model.parameters() if p.requires_grad]
         torch.manual_seed(mixed_seed(self.seed, "epoch", epoch))  # dropout and the like
@@ -129,14 +137,16 @@ class Trainer:
         spectral_seconds = 0.0
         model.train()
         for number, batch in enumerate(batches, start=1):
-            if should_stop():
+            if ranks.any(should_stop()):
                 raise Interrupted(f"stopped in epoch {epoch} before step {number} of {len(batches)}")
             optimizer.zero_grad(set_to_none=True)
             t0 = clock()
             regularizer.start()
             t1 = clock()
-            loss = cross_entropy(model(x[batch]), y[batch])
-            loss.backward()
+            mine = ranks.share(batch)
+            # This process's part of the mean over the batch; the parts add up to it.
+            loss = cross_entropy(network(x[mine]), y[mine], reduction="sum") / len(batch)
+            (loss * ranks.size).backward()
             t2 = clock()
             try:
                 regularizer.add_gradients()
@@ -149,8 +159,11 @@ class Trainer:
             totals.add(loss.detach(), norm, norm > self.clip_norm, regularizer)
             if on_step is not None:
                 on_step(StepView(epoch, number, len(batches), loss.detach()))
-            if (number % CHECK_EVERY == 0 or number == len(batches)) and not totals.finite:
+            if number % CHECK_EVERY == 0 and ranks.any(not totals.finite):
                 return f"epoch {epoch}, by step {number}: the loss or a gradient norm is not finite", spectral_seconds
+        totals.sum_losses(ranks)
+        if ranks.any(not totals.finite):
+            return f"epoch {epoch}: the loss or a gradient norm is not finite", spectral_seconds
         return None, spectral_seconds
 
     def _epoch(self, figures: Row, began: float, spectral_seconds: float) -> Epoch:
@@ -178,19 +191,24 @@ class Trainer:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state after the last yielded epoch. No RNG state: each epoch seeds its own."""
+        """The whole state after the last yielded epoch. No RNG state: each epoch seeds its own.
+
+        With several processes all of them must call it: each keeps the warm starts of its own layers.
+        """
         return {
             "epoch": self.epoch,
             "step": self.step,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "regularizer": self.regularizer.state_dict(),
+            "regularizers": self.ranks.gather(self.regularizer.state_dict()),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.regularizer.load_state_dict(state["regularizer"])
+        if len(state["regularizers"]) != self.ranks.size:
+            raise ValueError(f"saved by {len(state['regularizers'])} processes, and there are {self.ranks.size} now")
+        self.regularizer.load_state_dict(state["regularizers"][self.ranks.rank])
         self.epoch, self.step = state["epoch"], state["step"]
 
 

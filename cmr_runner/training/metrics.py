@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cmr_runner.regularizers.analysis import layer_rows
 from cmr_runner.regularizers.base import Regularizer
+from cmr_runner.regularizers.ranks import Ranks
 
 Row = dict[str, Any]
 
@@ -63,6 +64,10 @@ class EpochTotals:
         if last is not None:
             self.skipped_layers += last.skipped
             self.lambda_t = last.lambda_t
+
+    def sum_losses(self, ranks: Ranks) -> None:
+        """Each process saw its part of the loss; all else they have in common."""
+        self.sums[:1] = ranks.sum_(self.sums[:1].clone())
 
     @property
     def finite(self) -> bool:

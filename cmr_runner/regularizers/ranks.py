@@ -1,0 +1,63 @@
+"""The processes that train one model together (torchrun), and what they tell each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process's number among `size`. One process alone says everything to itself, at no cost."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def share(self, batch: Tensor) -> Tensor:
+        """This process's part of a batch of examples: near equal, in order."""
+        return batch if self.size == 1 else batch.tensor_split(self.size)[self.rank]
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        """`tensor` summed over the processes, in place."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is true for any process, so that all of them stop at the same step."""
+        return flag if self.size == 1 else bool(self.sum_(torch.tensor(int(flag))))
+
+    def gather(self, value: T) -> list[T]:
+        """What each process says, by rank."""
+        if self.size == 1:
+            return [value]
+        said: list[Any] = [None] * self.size
+        dist.all_gather_object(said, value)
+        return said
+
+    def from_first(self, value: T | None) -> T:
+        """What the first process says; the others' own value is not looked at."""
+        said: list[Any] = [value]
+        if self.size > 1:
+            dist.broadcast_object_list(said, src=0)
+        return said[0]
+
+
+def owners(costs: list[float], size: int) -> list[int]:
+    """Which of `size` processes computes which task: the dearest first, each to the one with the least so far."""
+    load = [0.0] * size
+    owner = [0] * len(costs)
+    for task in sorted(range(len(costs)), key=lambda i: -costs[i]):
+        owner[task] = min(range(size), key=lambda rank: load[rank])
+        load[owner[task]] += costs[task]
+    return owner
