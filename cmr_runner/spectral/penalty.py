@@ -72,12 +72,13 @@ class LayerPenalty:
     sigma_max: Tensor  # (...)
     sigma_min: Tensor  # (...)
     skipped: int = 0  # matrices whose decomposition failed: their value and gradient are zero
-    fallbacks: int = 0  # matrices whose edges failed an engine's own check and were taken from an SVD
+    fallbacks: int = 0  # matrices an engine computed by the exact one, its own check having failed
 
     def to(self, dtype: torch.dtype) -> LayerPenalty:
         """The same with every tensor in dtype."""
-        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: saturated(v, dtype) for name, v in values.items() if isinstance(v, Tensor)})
+        tensors = {f.name: v for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)}
+        cast: dict[str, Any] = {name: saturated(v, dtype) for name, v in tensors.items()}
+        return replace(self, **cast)
 
 
 def penalty_from_svd(U: Tensor, sigma: Tensor, Vh: Tensor, spec: PenaltySpec) -> LayerPenalty:
