@@ -19,6 +19,7 @@ RUN_FILE = "run.json"
 CHECKPOINT = "checkpoint.pt"
 PREVIOUS_CHECKPOINT = "checkpoint.prev.pt"
 MODEL = "model.pt"
+NOTES = ".hydra"
 # Results that the same command does not compute again.
 FINAL_STATUSES = ("completed", "diverged")
 
@@ -63,6 +64,13 @@ class RunDirectory:
     def write_records(self, records: Records) -> None:
         for name, text in records.texts.items():
             replace_file(self.path / name, text.encode())
+
+    def write_notes(self, notes: Mapping[str, str]) -> None:
+        """What composed the run's configuration, for .hydra/."""
+        if notes:
+            (self.path / NOTES).mkdir(exist_ok=True)
+        for name, text in notes.items():
+            replace_file(self.path / NOTES / name, text.encode())
 
     def checkpoints(self) -> Iterator[Path]:
         """Those that exist, newest first."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -53,8 +54,15 @@ def _without_incidental(node: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         path = f"{prefix}{key}"
         if path in INCIDENTAL:
             continue
-        kept[str(key)] = _without_incidental(value, f"{path}.") if isinstance(value, Mapping) else value
+        kept[str(key)] = _without_incidental(value, f"{path}.") if isinstance(value, Mapping) else _writable(value)
     return kept
+
+
+def _writable(value: Any) -> Any:
+    """`value` with text for inf and nan, which JSON cannot write."""
+    if isinstance(value, list | tuple):
+        return [_writable(inner) for inner in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def config_hash(deciding: Mapping[str, Any]) -> str:

@@ -2,60 +2,21 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 METRICS = "metrics.csv"
 LAYERS = "layers.csv"
 SPECTRA = "spectra.csv"
 
-METRIC_COLUMNS = (
-    "epoch",
-    "step",
-    "train_loss",
-    "test_loss",
-    "test_accuracy",
-    "grad_norm",
-    "grad_norm_task",
-    "grad_norm_spec",
-    "kappa_mean",
-    "kappa_median",
-    "kappa_p90",
-    "kappa_max",
-    "kappa_gram_mean",
-    "kappa_gram_median",
-    "kappa_gram_p90",
-    "max_abs_moment",
-    "mean_abs_moment",
-    "rho_cond_mean",
-    "rho_moment_mean",
-    "lambda_t",
-    "cap_active_fraction",
-    "clip_active_fraction",
-    "skipped_layers",
-    "seconds",
-    "spectral_seconds",
-)
-LAYER_COLUMNS = (
-    "epoch",
-    "layer",
-    "rows",
-    "cols",
-    "kappa",
-    "sigma_max",
-    "sigma_min",
-    "stable_rank",
-    "rho_cond",
-    "rho_moment",
-)
-SPECTRUM_COLUMNS = ("epoch", "layer", "percentile", "sigma")
+# Columns that differ between two equal runs.
 TIME_COLUMNS = ("seconds", "spectral_seconds")
 
 Row = Mapping[str, Any]
 
 
 class Records:
-    """The rows of `metrics.csv`, `layers.csv` and `spectra.csv` so far."""
+    """The rows of `metrics.csv`, `layers.csv` and `spectra.csv` so far. A file's first row decides its columns."""
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
         self._texts = dict(texts or {})
@@ -66,12 +27,12 @@ class Records:
         return dict(self._texts)
 
     def add_epoch(self, metrics: Row, layers: Sequence[Row], spectra: Sequence[Row]) -> None:
-        self._append(METRICS, METRIC_COLUMNS, [metrics])
-        self._append(LAYERS, LAYER_COLUMNS, layers)
+        self._append(METRICS, [metrics])
+        self._append(LAYERS, layers)
         # spectra.csv shows before and after: the rows of epoch 0 and of the newest epoch.
         start = [row for row in self.rows(SPECTRA) if row["epoch"] == "0"]
         self._texts.pop(SPECTRA, None)
-        self._append(SPECTRA, SPECTRUM_COLUMNS, [*start, *spectra])
+        self._append(SPECTRA, [*start, *spectra])
 
     def rows(self, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(io.StringIO(self._texts.get(name, ""))))
@@ -80,11 +41,11 @@ class Records:
         rows = self.rows(METRICS)
         return {key: _number(cell) for key, cell in rows[-1].items()} if rows else None
 
-    def _append(self, name: str, first_columns: Iterable[str], rows: Sequence[Row]) -> None:
+    def _append(self, name: str, rows: Sequence[Row]) -> None:
         if not rows:
             return
         text = self._texts.get(name, "")
-        columns = _header(text) or _columns(first_columns, rows)
+        columns = _header(text) or list(rows[0])
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         if not text:
@@ -99,13 +60,6 @@ class Records:
 
 def _header(text: str) -> list[str]:
     return next(csv.reader(io.StringIO(text)), [])
-
-
-def _columns(first: Iterable[str], rows: Sequence[Row]) -> list[str]:
-    ordered = dict.fromkeys(first)
-    for row in rows:
-        ordered.update(dict.fromkeys(row))
-    return list(ordered)
 
 
 def _cell(value: Any) -> str:

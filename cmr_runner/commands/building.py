@@ -1,0 +1,90 @@
+"""From a composed configuration to a trainer: every `_target_` is built here, and its mistakes get their key's name."""
+
+import inspect
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from hydra.errors import InstantiationException
+from hydra.utils import get_object, instantiate
+from omegaconf import DictConfig
+
+from cmr_runner.commands.settings import Mistake, Settings
+from cmr_runner.training.loop import Trainer, steps_per_epoch
+from cmr_runner.training.seeding import generator
+
+
+def resolve_device(requested: str) -> str:
+    """`auto` is CUDA where there is one, else the CPU; mps has no float64, so it is taken only when asked for."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if requested == "auto":
+        return "cuda" if available["cuda"] else "cpu"
+    if not available[requested]:
+        raise Mistake(f"device={requested}: this machine has none; allowed here: auto, {', '.join(_true(available))}")
+    return requested
+
+
+def _true(flags: dict[str, bool]) -> list[str]:
+    return [name for name, flag in flags.items() if flag]
+
+
+def seed_everything(seed: int) -> None:
+    """Fresh global generators, so that nothing of an earlier job of this process is left in them."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 (the global one is what a library may use)
+    torch.manual_seed(seed)
+
+
+def build_trainer(cfg: DictConfig, settings: Settings, device: str) -> Trainer:
+    torch.set_num_threads(settings.threads)
+    seed_everything(settings.seed)
+    seed = settings.seed
+    data = build(cfg, "dataset").to(device)
+    model = build(cfg, "model", input_shape=data.input_shape, num_classes=data.num_classes)
+    build(cfg, "init", model, generator(seed, "init"))
+    model.to(device)
+    steps = steps_per_epoch(len(data.train_y), _batch_size(cfg))
+    regularizer = build(cfg, "regularizer", model, steps_per_epoch=steps, seed=seed)
+    optimizer = build(cfg, "optimizer", model)
+    return build(cfg, "trainer", model=model, data=data, regularizer=regularizer, optimizer=optimizer, seed=seed)
+
+
+def _batch_size(cfg: DictConfig) -> int:
+    size = cfg.trainer.get("batch_size")
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise Mistake(f"trainer.batch_size must be an integer >= 1, got {size!r}")
+    return size
+
+
+def build(cfg: DictConfig, group: str, *arguments: Any, **named: Any) -> Any:
+    """What `group`'s YAML describes: its target called with its keys, and with `arguments` where it is partial."""
+    node = cfg[group]
+    try:
+        _check_keys(group, node)
+        made = instantiate(node, _convert_="all")
+        return made(*arguments, **named) if node.get("_partial_") else made
+    except Exception as error:
+        cause = error.__cause__ if isinstance(error, InstantiationException) and error.__cause__ else error
+        if isinstance(cause, Mistake) or not isinstance(cause, ValueError | TypeError | InstantiationException):
+            raise cause from None
+        raise Mistake(_named(group, cause)) from error
+
+
+def _check_keys(group: str, node: DictConfig) -> None:
+    """Name a key that the target does not take; Python's own message would name neither the group nor the others."""
+    target: Callable[..., Any] = get_object(node["_target_"])
+    parameters = inspect.signature(target).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    keys = [str(key) for key in node if not str(key).startswith("_")]
+    for key in keys:
+        if key not in parameters:
+            known = ", ".join(f"{group}.{name}" for name in keys if name in parameters)
+            raise Mistake(f"{group}.{key}={node[key]}: no such key; {node['_target_']} is given {known or 'no keys'}")
+
+
+def _named(group: str, error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if text.startswith((f"{group}.", f"{group}=")) else f"{group}: {text}"

@@ -1,0 +1,245 @@
+"""One job from its lock to its outcome: skip, resume or start, train, and leave a directory that says what happened."""
+
+from __future__ import annotations
+
+import errno
+import io
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cmr_runner.commands.progress import Progress
+from cmr_runner.commands.settings import Mistake, Settings
+from cmr_runner.commands.stopping import STOP
+from cmr_runner.runs import aside
+from cmr_runner.runs.directory import FINAL_STATUSES, RunDirectory
+from cmr_runner.runs.identity import Identity, same_config
+from cmr_runner.runs.lock import Held, run_lock
+from cmr_runner.runs.outcome import Outcome
+from cmr_runner.runs.provenance import differences, now, provenance
+from cmr_runner.runs.records import Records
+
+if TYPE_CHECKING:
+    from cmr_runner.training.loop import Trainer
+
+# The place is wrong (the user's to change), as against a place that stopped being good during the run.
+UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be run and where; the only thing left out is how its parts are made."""
+
+    settings: Settings
+    identity: Identity
+    choices: dict[str, str | None]
+    config: dict[str, Any]  # what decides the result
+    directory: Path
+    command: str
+    notes: dict[str, str] = field(default_factory=dict)  # file name → text, for .hydra/
+
+
+def execute(
+    job: Job, build: Callable[[str], Trainer], progress: Progress, should_stop: Callable[[], bool] = STOP.requested
+) -> Outcome:
+    """Run `job` unless its directory already holds its result. `build(device)` makes a fresh trainer."""
+    began = time.perf_counter()
+    try:
+        with run_lock(job.directory, job.command):
+            outcome = _Execution(job, build, progress, should_stop).outcome()
+    except Held as error:
+        outcome = Outcome("held", str(job.directory), str(error))
+    except Mistake as error:
+        outcome = Outcome("invalid", str(job.directory), str(error))
+    except OSError as error:
+        outcome = unwritable(error, job.directory)
+    return Outcome(**{**outcome.as_dict(), "seconds": time.perf_counter() - began})
+
+
+def unwritable(error: OSError, directory: Path) -> Outcome:
+    """The outcome of a run whose directory cannot be written."""
+    if error.errno in UNWRITABLE:
+        return Outcome(
+            "invalid", str(directory), f"output_root: cannot write {error.filename or directory}: {error.strerror}"
+        )
+    return Outcome("failed", str(directory), failure_text(error, directory))
+
+
+def failure_text(error: BaseException, directory: Path) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.errno in FULL:
+        return f"no room to write {directory} ({error.strerror}); what is there is whole: free some and run again"
+    if isinstance(error, FileNotFoundError) and not directory.exists():
+        return f"the run directory {directory} disappeared during the run"
+    return text if type(error).__module__.startswith("cmr_runner.") else f"{type(error).__name__}: {text}"
+
+
+class _Execution:
+    """The steps of `execute` that happen under the lock."""
+
+    def __init__(
+        self, job: Job, build: Callable[[str], Trainer], progress: Progress, should_stop: Callable[[], bool]
+    ) -> None:
+        self.job, self.build, self.progress, self.should_stop = job, build, progress, should_stop
+        self.run = RunDirectory(job.directory)
+        self.records = Records()
+        self.resumed_from: int | None = None
+
+    def outcome(self) -> Outcome:
+        aside.settle(self.run.path)
+        record = self.run.read()
+        if record and not same_config(record.get("config") or {}, self.job.config):
+            return self._ended("failed", f"{self.run.path} holds the run of another configuration: move it away")
+        if record and record.get("status") in FINAL_STATUSES and not self.job.settings.force:
+            return self._as_before(record)
+        from cmr_runner.commands.building import resolve_device
+
+        device = resolve_device(self.job.settings.device)
+        try:
+            trainer = self.build(device)
+        except Mistake:
+            raise
+        except Exception as error:
+            return self._failed(record, device, error)
+        if self.job.settings.force:
+            aside.move_aside(self.run.path)
+            record = None
+        self.run.prepare()
+        trainer = self._restore(trainer, device)
+        self._begin(record, device)
+        return self._train(trainer)
+
+    def _as_before(self, record: dict[str, Any]) -> Outcome:
+        if record["status"] == "completed":
+            return self._ended("skipped", "completed before; force=true runs it again")
+        message = (record.get("error") or {}).get("message", "")
+        return self._ended("diverged", f"diverged before ({message}); force=true runs it again")
+
+    def _restore(self, trainer: Trainer, device: str) -> Trainer:
+        """Load the newest good checkpoint, if there is one; set those aside that are not."""
+        from cmr_runner.training.checkpoint import BadCheckpoint, unpack
+
+        for path in self.run.checkpoints():
+            try:
+                state = unpack(path.read_bytes(), identity=self.job.identity.hash)
+                trainer.load_state_dict(state["trainer"])
+                self.records = Records(state["records"])
+                self.resumed_from = int(state["trainer"]["epoch"])
+                break
+            except (BadCheckpoint, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+                kept = self.run.set_aside(path)
+                reason = " ".join(str(error).split())
+                self.progress.warn(f"{path} cannot be used ({reason}); it is now {kept.name}")
+                trainer = self.build(device)  # loading may have changed part of the other one
+        return trainer
+
+    def _begin(self, record: dict[str, Any] | None, device: str) -> None:
+        """Write the CSV files as the checkpoint has them, and run.json with status running."""
+        facts = self._provenance(device)
+        earlier = (record or {}).get("provenance")
+        if self.resumed_from is not None and earlier:
+            changed = differences(earlier, facts)
+            if changed:
+                self.progress.warn(f"resumed under other conditions, bits may differ: {'; '.join(changed)}")
+            resume = {"at": facts["start"], "epoch": self.resumed_from, "threads": facts["threads"], "changed": changed}
+            facts = {**earlier, "resumes": [*earlier.get("resumes", []), resume], "end": None}
+        self._write("running", facts)
+        self.run.write_records(self.records)
+        self.run.write_notes(self.job.notes)
+
+    def _provenance(self, device: str) -> dict[str, Any]:
+        settings = self.job.settings
+        return provenance(seed=settings.seed, threads=settings.threads, device=device, command=self.job.command)
+
+    def _write(self, status: str, facts: dict[str, Any], error: dict[str, Any] | None = None) -> None:
+        job, final = self.job, self.records.last_metrics()
+        identity = {"hash": job.identity.hash, "experiment": job.identity.experiment, "name": job.identity.name}
+        self.run.write(
+            {
+                "status": status,
+                "identity": identity,
+                "choices": job.choices,
+                "config": job.config,
+                "provenance": facts,
+                "final": final and {**final, "epochs": final["epoch"]},
+                "error": error,
+            }
+        )
+
+    def _train(self, trainer: Trainer) -> Outcome:
+        from cmr_runner.training.loop import Diverged, Interrupted
+
+        try:
+            self.progress.start(self.job, trainer, self.resumed_from)
+            with STOP.graceful(), self.progress:
+                self._run_epochs(trainer)
+            self._complete(trainer)
+        except Diverged as error:
+            self._note("diverged", error)
+            aside.discard(self.run.path)
+            return self._ended("diverged", str(error))
+        except Interrupted as error:
+            self._note("interrupted", error)
+            return self._ended("interrupted", str(error), signal=STOP.signal)
+        except KeyboardInterrupt:
+            self._note("interrupted", KeyboardInterrupt("stopped at once"))
+            raise
+        except Exception as error:
+            self._note("failed", error)
+            return self._ended("failed", failure_text(error, self.run.path))
+        self.progress.finish(self.job, self.records)
+        if self.resumed_from is None:
+            return self._ended("completed")
+        return self._ended("resumed", f"from epoch {self.resumed_from}")
+
+    def _run_epochs(self, trainer: Trainer) -> None:
+        from cmr_runner.training.checkpoint import pack
+
+        for epoch in trainer.run(self.should_stop, self.progress.step):
+            self.records.add_epoch(epoch.metrics, epoch.layers, epoch.spectra)
+            state = {"trainer": trainer.state_dict(), "records": self.records.texts}
+            self.run.save_epoch(pack(state, identity=self.job.identity.hash), self.records)
+            final = self.records.last_metrics()
+            self.run.update(final=final and {**final, "epochs": final["epoch"]})
+            self.progress.epoch(epoch.metrics)
+
+    def _complete(self, trainer: Trainer) -> None:
+        import torch
+
+        weights = io.BytesIO()
+        torch.save(trainer.model.state_dict(), weights)
+        self.run.save_model(weights.getvalue())
+        record = self.run.read() or {}
+        self.run.update(status="completed", provenance={**record.get("provenance", {}), "end": now()}, error=None)
+        self.run.drop_previous_checkpoint()
+        aside.discard(self.run.path)
+
+    def _failed(self, record: dict[str, Any] | None, device: str, error: Exception) -> Outcome:
+        """A run that could not be built for another reason than the user's configuration."""
+        if record is None:
+            self.run.prepare()
+            self._write("failed", self._provenance(device))
+        if record is None or record.get("status") not in FINAL_STATUSES:
+            self._note("failed", error)
+        return self._ended("failed", failure_text(error, self.run.path))
+
+    def _note(self, status: str, error: BaseException) -> None:
+        """Write down how the run ended, if that can still be written."""
+        record = self.run.read()
+        if record is None:
+            return
+        note = {"kind": type(error).__name__, "message": failure_text(error, self.run.path)}
+        if status == "failed":
+            note["traceback"] = "".join(traceback.format_exception(error))
+            self.progress.trace(error)
+        try:
+            self.run.update(status=status, error=note, provenance={**record.get("provenance", {}), "end": now()})
+        except OSError:
+            self.progress.warn(f"the status of {self.run.path} could not be written")
+
+    def _ended(self, kind: Any, reason: str = "", signal: int = 0) -> Outcome:
+        return Outcome(kind, str(self.run.path), reason, signal=signal)

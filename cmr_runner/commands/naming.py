@@ -1,0 +1,79 @@
+"""Where a configuration's run is kept: Hydra's directory settings are resolved by the functions here."""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from cmr_runner.commands.settings import parallel_jobs
+from cmr_runner.runs.identity import Identity, config_hash, deciding_config, readable_name
+
+NO_EXPERIMENT = "single"
+CONFIG_NAME = "config"
+
+
+def config_directory() -> Path:
+    """conf/: inside the package in a wheel, at the top of the checkout in an editable install."""
+    package = Path(__file__).resolve().parents[1]
+    for candidate in (package / "conf", package.parent / "conf"):
+        if (candidate / f"{CONFIG_NAME}.yaml").is_file():
+            return candidate
+    raise FileNotFoundError(f"no conf/{CONFIG_NAME}.yaml in {package} or beside it: is the installation complete?")
+
+
+def plain_config(cfg: DictConfig) -> dict[str, Any]:
+    """The job's configuration, resolved, as plain containers, without Hydra's own node."""
+    nodes = {str(key): cfg[key] for key in cfg if key != "hydra"}
+    return {
+        key: OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+        for key, node in nodes.items()
+    }
+
+
+def job_choices(hydra_node: DictConfig) -> dict[str, str | None]:
+    """Which file of each group was composed, Hydra's own groups aside."""
+    choices = hydra_node.runtime.choices
+    return {str(group): choices[group] for group in choices if not str(group).startswith("hydra/")}
+
+
+def identity_of(cfg: DictConfig, hydra_node: DictConfig) -> Identity:
+    config = plain_config(cfg)
+    choices = job_choices(hydra_node)
+    default_choices, default_config = _defaults(hydra_node.job.config_name, tuple(sorted(choices.items())))
+    return Identity(
+        hash=config_hash(deciding_config(config)),
+        experiment=choices.get("experiment") or NO_EXPERIMENT,
+        name=readable_name(choices, config, default_choices, default_config),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _defaults(
+    config_name: str, choices: tuple[tuple[str, str | None], ...]
+) -> tuple[Mapping[str, str | None], Mapping[str, Any]]:
+    """What a bare command would choose in this experiment, and the configuration that `choices` alone give."""
+    loader = GlobalHydra.instance().config_loader()
+    experiment = [f"experiment={choice}" for group, choice in choices if group == "experiment" and choice]
+    bare = loader.load_configuration(config_name, experiment, run_mode=RunMode.RUN)
+    every = [f"{group}={choice}" for group, choice in choices if choice is not None]
+    chosen = loader.load_configuration(config_name, every, run_mode=RunMode.RUN)
+    return job_choices(bare.hydra), plain_config(chosen)
+
+
+def register_resolvers() -> None:
+    """`${cmr.experiment:}` and `${cmr.run:}` for hydra.run.dir and hydra.sweep; `${cmr.jobs:…}` for launchers."""
+    OmegaConf.register_new_resolver("cmr.experiment", _experiment, replace=True)
+    OmegaConf.register_new_resolver("cmr.run", _run_name, replace=True)
+    OmegaConf.register_new_resolver("cmr.jobs", parallel_jobs, replace=True)
+
+
+def _experiment(*, _root_: DictConfig) -> str:
+    return job_choices(_root_.hydra).get("experiment") or NO_EXPERIMENT
+
+
+def _run_name(*, _root_: DictConfig) -> str:
+    return identity_of(_root_, _root_.hydra).directory_name

@@ -1,0 +1,175 @@
+"""What a person sees of a run: the plan, then a live line or a line an epoch, then a short table."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Self
+
+from cmr_runner.runs.records import METRICS, Records
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from cmr_runner.commands.execution import Job
+    from cmr_runner.training.loop import StepView, Trainer
+
+REFRESH_SECONDS = 0.25  # between looks at the loss: reading it waits for the step to finish
+TABLE_COLUMNS = {
+    "epoch": "epoch",
+    "train_loss": "train loss",
+    "test_accuracy": "test accuracy",
+    "grad_norm": "gradient norm",
+    "kappa_mean": "mean κ",
+    "mean_abs_moment": "mean |s_k|",
+    "seconds": "seconds",
+}
+
+
+class Progress:
+    """`mode` is live, lines or none; auto is live on a terminal. `prefix` tells side-by-side jobs apart."""
+
+    def __init__(self, mode: str, *, prefix: str = "", alone: bool = True, debug: bool = False) -> None:
+        if mode == "auto":
+            mode = "live" if alone and sys.stdout.isatty() else "lines"
+        self.mode, self.prefix, self.debug = mode, prefix, debug
+        self._bar: Bar | None = None
+        self._task: Any = None
+        self._epochs = self._step = 0
+        self._next_look = 0.0
+        self._figures = ""
+
+    def warn(self, text: str) -> None:
+        print(f"{self.prefix}warning: {text}", file=sys.stderr, flush=True)
+
+    def trace(self, error: BaseException) -> None:
+        if self.debug:
+            traceback.print_exception(error, file=sys.stderr)
+
+    def start(self, job: Job, trainer: Trainer, resumed_from: int | None) -> None:
+        self._epochs = trainer.epochs
+        self._step = (resumed_from or 0) * trainer.steps_per_epoch
+        if self.mode == "none":
+            return
+        choices, settings = job.choices, job.settings
+        self._say(
+            f"{job.identity.directory_name}: {choices.get('regularizer')} on {choices.get('model')}, "
+            f"{choices.get('dataset')}, {trainer.epochs} epochs of {trainer.steps_per_epoch} steps, "
+            f"{trainer.device}, threads={settings.threads}"
+        )
+        if not self.prefix:
+            for line in plan_lines(trainer.plan):
+                self._say(f"  {line}")
+        if resumed_from is not None:
+            self._say(f"resumed after epoch {resumed_from} of {trainer.epochs}")
+
+    def __enter__(self) -> Self:
+        if self.mode == "live":
+            self._bar = _bar()
+            total = self._epochs and None
+            self._task = self._bar.add_task("", total=total, completed=self._step, figures="", epoch="")
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def step(self, view: StepView) -> None:
+        if self._bar is None or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + REFRESH_SECONDS
+        done = (view.epoch - 1) * view.steps + view.step
+        figures = f"loss {float(view.loss):.4f}  {self._figures}"
+        epoch = f"epoch {view.epoch}/{self._epochs}"
+        self._bar.update(self._task, completed=done, total=self._epochs * view.steps, figures=figures, epoch=epoch)
+
+    def epoch(self, metrics: Mapping[str, Any]) -> None:
+        self._figures = f"accuracy {_percent(metrics.get('test_accuracy'))}  mean κ {_short(metrics.get('kappa_mean'))}"
+        if self.mode == "none":
+            return
+        loss = metrics.get("train_loss")
+        trained = f"loss {loss:.4f}  " if loss is not None else ""
+        line = f"epoch {metrics['epoch']}/{self._epochs}  {trained}{self._figures}  {metrics['seconds']:.1f} s"
+        if self._bar is not None:
+            self._bar.console.print(line, highlight=False)
+        else:
+            self._say(line)
+
+    def finish(self, job: Job, records: Records) -> None:
+        if self.mode == "none":
+            return
+        if not self.prefix:
+            print("\n" + "\n".join(epoch_table(records)))
+        self._say(f"files: {job.directory}")
+
+    def _say(self, text: str) -> None:
+        print(f"{self.prefix}{text}", flush=True)
+
+
+def _bar() -> Bar:
+    # Imported where it is needed: most runs write to a file and need no terminal.
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    class Rate(TextColumn):
+        def render(self, task: Any) -> Any:
+            speed = task.finished_speed or task.speed
+            self.text_format = f"{speed:.0f} steps/s" if speed else ""
+            return super().render(task)
+
+    return RichProgress(
+        TextColumn("{task.fields[epoch]}"),
+        BarColumn(bar_width=24),
+        Rate(""),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(),
+        transient=True,
+        refresh_per_second=4,
+    )
+
+
+def plan_lines(plan: list[Any]) -> list[str]:
+    """Which layers are treated how, runs of equal ones on one line."""
+    lines = []
+    for (shape, method), group in groupby(plan, key=lambda row: (tuple(row[1]), row[2])):
+        rows = list(group)
+        names = rows[0][0] if len(rows) == 1 else f"{rows[0][0]} … {rows[-1][0]}"
+        lines.append(f"{len(rows):3d} × {shape[0]} × {shape[1]}  {method}  ({names})")
+    return lines
+
+
+def epoch_table(records: Records) -> list[str]:
+    """metrics.csv in short, as lines of aligned text."""
+    rows = [[_cell(name, row.get(name, "")) for name in TABLE_COLUMNS] for row in records.rows(METRICS)]
+    return aligned([list(TABLE_COLUMNS.values()), *rows])
+
+
+def aligned(rows: list[list[str]], *, left: frozenset[int] = frozenset()) -> list[str]:
+    """Rows of cells as text, each column as wide as its widest cell; `left` are the columns of words."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _cell(name: str, cell: str) -> str:
+    if cell == "" or name == "epoch":
+        return cell
+    return _percent(float(cell)) if name == "test_accuracy" else _short(float(cell))
+
+
+def _percent(fraction: float | None) -> str:
+    return "" if fraction is None else f"{100 * fraction:.2f} %"
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

@@ -1,0 +1,197 @@
+"""cmr-run: the shell around one job or a sweep of them. Hydra composes, `job` runs, `main` says how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from cmr_runner.commands import mistakes, naming
+from cmr_runner.commands.execution import Job, execute, failure_text, unwritable
+from cmr_runner.commands.progress import Progress
+from cmr_runner.commands.settings import Mistake, settings_of
+from cmr_runner.commands.stopping import STOP
+from cmr_runner.commands.sweep import Journal, StopCheck, report_lines, sweep_exit_code
+from cmr_runner.runs.identity import deciding_config
+from cmr_runner.runs.outcome import Outcome
+from cmr_runner.runs.provenance import shell_command
+
+if TYPE_CHECKING:
+    from cmr_runner.training.loop import Trainer
+
+COMMAND_VARIABLE = "CMR_RUNNER_COMMAND"
+
+naming.register_resolvers()
+# conf/hydra/launcher/*.yaml extend the plugins' own settings by bearing their names, which Hydra 1.3 warns about.
+warnings.filterwarnings("ignore", message=r"(?s).*is validated against ConfigStore schema with the same name")
+
+_single: list[Outcome] = []
+
+
+def job(cfg: DictConfig) -> Outcome:
+    """Hydra's task function: one job, whatever its ending, as an outcome; a sweep goes on past it."""
+    node = cast(DictConfig, HydraConfig.get())
+    journal = Journal.current()
+    directory = Path(node.runtime.output_dir)
+    with STOP.listening():
+        try:
+            outcome = _held_back(cfg, journal, directory) or run_job(cfg, node, journal)
+        except Mistake as error:
+            outcome = Outcome("invalid", str(directory), str(error))
+        except Exception as error:
+            if cfg.debug:
+                traceback.print_exc()
+            outcome = Outcome("failed", str(directory), failure_text(error, directory))
+    _remove_if_empty(directory)
+    if journal is None:
+        _single.append(outcome)
+    else:
+        journal.report(node.job.num, outcome)
+        reason = f" ({outcome.reason})" if outcome.reason else ""
+        print(f"#{node.job.num} {directory.name}: {outcome.kind}{reason}", flush=True)
+    return outcome
+
+
+def run_job(cfg: DictConfig, node: DictConfig, journal: Journal | None = None) -> Outcome:
+    """The job that `cfg` describes, in the directory that Hydra's `node` says."""
+    launcher = node.runtime.choices["hydra/launcher"]
+    alone = launcher == "basic"
+    config = naming.plain_config(cfg)
+    settings = settings_of(config)
+    identity = naming.identity_of(cfg, node)
+    task = Job(
+        settings=settings,
+        identity=identity,
+        choices=naming.job_choices(node),
+        config=deciding_config(config),
+        directory=Path(node.runtime.output_dir),
+        command=os.environ.get(COMMAND_VARIABLE) or shell_command(),
+        notes=_hydra_record(cfg, node),
+    )
+    prefix = "" if alone else f"[{identity.directory_name}] "
+    progress = Progress(settings.progress, prefix=prefix, alone=alone, debug=settings.debug)
+    parent = os.getppid() if launcher == "joblib" else None
+
+    def build(device: str) -> Trainer:
+        from cmr_runner.commands.building import build_trainer
+
+        return build_trainer(cfg, settings, device)
+
+    return execute(task, build, progress, StopCheck(journal, parent))
+
+
+def _held_back(cfg: DictConfig, journal: Journal | None, directory: Path) -> Outcome | None:
+    """Why a job of a sweep is not started, if it is not."""
+    if journal is None:
+        return None
+    if STOP.requested() or journal.stop_requested():
+        return Outcome("not started", str(directory), "the sweep was interrupted")
+    if cfg.on_failure == "stop" and journal.failed():
+        return Outcome("not started", str(directory), "an earlier job failed and on_failure=stop")
+    return None
+
+
+def _hydra_record(cfg: DictConfig, node: DictConfig) -> dict[str, str]:
+    """Hydra's own record of the job. Hydra would write it itself, before the lock and over that of another run."""
+    return {
+        "config.yaml": OmegaConf.to_yaml(cfg),
+        "hydra.yaml": OmegaConf.to_yaml(OmegaConf.create({"hydra": node})),
+        "overrides.yaml": OmegaConf.to_yaml(node.overrides.task),
+    }
+
+
+def _remove_if_empty(directory: Path) -> None:
+    """Hydra makes the directory before the job knows whether it will write anything."""
+    with contextlib.suppress(OSError):
+        directory.rmdir()
+
+
+def main() -> None:
+    sys.exit(_main(sys.argv[1:]))
+
+
+def _main(arguments: list[str]) -> int:
+    unknown = mistakes.unknown_option(arguments)
+    if unknown:
+        return _complain(unknown, 2)
+    overrides = [argument for argument in arguments if not argument.startswith("-")]
+    traces = os.environ.get("HYDRA_FULL_ERROR") == "1" or "debug=true" in overrides
+    # Hydra prints errors over several lines and exits; with this it raises them, and they are said here.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    os.environ[COMMAND_VARIABLE] = shell_command()
+    # Threads that spin while they wait make a run many times slower as soon as a core is shared.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    trouble = 0
+    with STOP.listening():
+        try:
+            hydra.main(config_path=str(naming.config_directory()), config_name=naming.CONFIG_NAME, version_base="1.3")(
+                job
+            )()
+        except KeyboardInterrupt:
+            trouble = 128 + (STOP.signal or 2)
+        except Exception as error:
+            if traces:
+                traceback.print_exc()
+            trouble = _explain(error, overrides)
+    return _conclude(trouble)
+
+
+def _explain(error: Exception, overrides: list[str]) -> int:
+    """Say in one line what stopped Hydra itself, and the exit code for it."""
+    line = mistakes.explain(error, overrides)
+    if line:
+        return _complain(line, 2)
+    if isinstance(error, OSError):
+        outcome = unwritable(error, Path(error.filename or "."))
+        return _complain(outcome.reason, outcome.exit_code)
+    return _complain(f"{type(error).__name__}: {' '.join(str(error).split())}", 1)
+
+
+def _conclude(trouble: int) -> int:
+    """Print how it ended, the command to go on with last, and give the exit code."""
+    journal = Journal.current()
+    if journal is not None:
+        outcomes = journal.outcomes()
+        print("\n" + "\n".join(report_lines(outcomes)), flush=True)
+        journal.close()
+        code = trouble or sweep_exit_code(outcomes)
+        stopped = any(outcome.kind in ("interrupted", "not started") for outcome in outcomes.values())
+    else:
+        code = _single_ending(_single[-1]) if _single else 0
+        code = trouble or code
+        stopped = bool(_single) and _single[-1].kind == "interrupted"
+    if stopped or STOP.requested():
+        print(f"interrupted; go on with: {command_to_go_on()}", flush=True)
+    return code
+
+
+def _single_ending(outcome: Outcome) -> int:
+    if outcome.kind in ("skipped", "interrupted"):
+        print(f"{outcome.directory}: {outcome.reason}")
+    elif outcome.exit_code:
+        _complain(outcome.reason, outcome.exit_code)
+    return outcome.exit_code
+
+
+def command_to_go_on() -> str:
+    """The command again, but for force=true, which would start over."""
+    words = shlex.split(os.environ.get(COMMAND_VARIABLE) or shell_command())
+    return shlex.join(word for word in words if word.lstrip("+") != "force=true")
+
+
+def _complain(line: str, code: int) -> int:
+    print(f"cmr-run: {line}", file=sys.stderr, flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Signals that ask a run to stop, turned into a flag that training looks at between steps."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+
+
+class StopRequests:
+    """Whether this process was asked to stop, and by which signal."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._graceful = 0
+        self._listening = False
+        self.on_request: Callable[[], None] | None = None
+
+    def requested(self) -> bool:
+        return self.signal != 0
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Handle the signals; signal handlers belong to the main thread, elsewhere this does nothing."""
+        if self._listening or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        self._listening = True
+        try:
+            yield
+        finally:
+            self._listening = False
+            for number, handler in before.items():
+                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+    @contextlib.contextmanager
+    def graceful(self) -> Iterator[None]:
+        """Inside, a signal only sets the flag; outside there is nothing to finish and it stops the process at once."""
+        self._graceful += 1
+        try:
+            yield
+        finally:
+            self._graceful -= 1
+
+    def hold(self) -> None:
+        """Be graceful from here on: a sweep always has something to finish, its table."""
+        self._graceful += 1
+
+    def _handle(self, number: int, frame: object) -> None:
+        # A second Ctrl-C is an impatient person; a cluster may well repeat its signals.
+        impatient = number == signal.SIGINT and self.signal != 0
+        self.signal = number
+        if impatient or not self._graceful:
+            raise KeyboardInterrupt
+        if self.on_request is not None:
+            self.on_request()
+        if number == signal.SIGINT:
+            # os.write, since print could be interrupted in the middle of a print.
+            os.write(sys.stderr.fileno(), b"\nstopping at the next step (Ctrl-C again: at once)\n")
+
+
+STOP = StopRequests()

@@ -1,0 +1,145 @@
+"""What the jobs of one sweep tell each other, whichever launcher runs them: outcomes, and a request to stop.
+
+Launchers differ in what they bring back and when, and lose it all with a worker that dies. A directory that every
+job can reach is the same under all of them: each job leaves its outcome there, and looks there for a stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from cmr_runner.commands.progress import aligned
+from cmr_runner.commands.stopping import STOP
+from cmr_runner.runs.atomic import replace_file
+from cmr_runner.runs.outcome import FAILURE, Outcome
+
+JOURNALS = ".sweeps"
+VARIABLE = "CMR_RUNNER_SWEEP"
+LOOK_SECONDS = 0.5  # between looks for a stop: a look is one stat, which may cross a network
+
+
+class Journal:
+    """One sweep's directory of outcomes, named after the process that runs the sweep."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def current(cls) -> Journal | None:
+        """The journal of the sweep that this process is part of."""
+        path = os.environ.get(VARIABLE)
+        return cls(Path(path)) if path else None
+
+    @classmethod
+    def open(cls, output_root: Path) -> Journal:
+        journals = output_root.absolute() / JOURNALS
+        _remove_abandoned(journals)
+        journal = cls(journals / f"{socket.gethostname()}-{os.getpid()}")
+        journal.path.mkdir(parents=True, exist_ok=True)
+        os.environ[VARIABLE] = str(journal.path)
+        return journal
+
+    def close(self) -> None:
+        os.environ.pop(VARIABLE, None)
+        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another sweep's journal is in there
+            self.path.parent.rmdir()
+
+    def report(self, number: int, outcome: Outcome) -> None:
+        with contextlib.suppress(OSError):  # full disk, or the sweep is gone: run.json still says what happened
+            replace_file(self.path / f"{number:06d}.json", json.dumps(outcome.as_dict()).encode())
+
+    def outcomes(self) -> dict[int, Outcome]:
+        found = {}
+        for path in sorted(self.path.glob("[0-9]*.json")):
+            found[int(path.stem)] = Outcome(**json.loads(path.read_text()))
+        return found
+
+    def request_stop(self) -> None:
+        (self.path / "stop").touch()
+
+    def stop_requested(self) -> bool:
+        return (self.path / "stop").exists()
+
+    def failed(self) -> bool:
+        return any(outcome.kind in FAILURE for outcome in self.outcomes().values())
+
+
+def _remove_abandoned(journals: Path) -> None:
+    """Remove journals of sweeps on this host whose process is gone."""
+    for path in journals.glob(f"{socket.gethostname()}-*"):
+        pid = path.name.rpartition("-")[2]
+        if pid.isdigit() and (int(pid) == os.getpid() or not _alive(int(pid))):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # it exists and belongs to somebody else
+    return True
+
+
+class StopCheck:
+    """Whether a job should stop: a signal to this process, the sweep's request, or a sweep that died.
+
+    joblib's workers outlive a killed parent until their job ends and would hold its lock against the next start;
+    `parent` is that process's id, None for jobs that may outlive whoever started them.
+    """
+
+    def __init__(self, journal: Journal | None, parent: int | None) -> None:
+        self.journal, self.parent = journal, parent
+        self._next_look = 0.0
+        self._asked = False
+
+    def __call__(self) -> bool:
+        if STOP.requested() or (self.parent is not None and os.getppid() != self.parent):
+            return True
+        if self.journal is not None and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + LOOK_SECONDS
+            self._asked = self._asked or self.journal.stop_requested()
+        return self._asked
+
+
+class SweepCallback(Callback):
+    """Hydra's hook in the process that runs the sweep (conf/config.yaml, hydra.callbacks)."""
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        try:
+            journal = Journal.open(Path(str(config.output_root)))
+        except OSError:
+            return  # Hydra meets the same directory next and raises what main() reports
+        STOP.on_request = journal.request_stop
+        STOP.hold()
+
+
+def report_lines(outcomes: dict[int, Outcome]) -> list[str]:
+    """The end-of-sweep table: a line a job, then the counts."""
+    rows = [["job", "outcome", "seconds", "run", "reason"]]
+    for number, outcome in sorted(outcomes.items()):
+        name = Path(outcome.directory).name
+        rows.append([str(number), outcome.kind, f"{outcome.seconds:.1f}", name, outcome.reason])
+    counts = Counter(outcome.kind for outcome in outcomes.values())
+    summary = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+    return [*aligned(rows, left=frozenset({1, 3, 4})), f"{len(outcomes)} jobs: {summary or 'none started'}"]
+
+
+def sweep_exit_code(outcomes: dict[int, Outcome]) -> int:
+    if any(outcome.kind in FAILURE for outcome in outcomes.values()):
+        return 1
+    stopped = any(outcome.kind in ("interrupted", "not started") for outcome in outcomes.values())
+    return 128 + (STOP.signal or 2) if stopped else 0
