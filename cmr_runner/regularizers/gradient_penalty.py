@@ -91,7 +91,7 @@ class GradientPenalty(Regularizer):
         norm = global_norm(spectral.gradients)
         factor, cap = self.mixer.factor(norm_task, norm, lambda_t)
         if spectral is self._held:
-            add_(spectral.parameters, torch._foreach_mul(spectral.gradients, factor))
+            add_(spectral.parameters, list(torch._foreach_mul(spectral.gradients, factor)))
         else:  # nobody else's: scaled in place
             torch._foreach_mul_(spectral.gradients, factor)
             add_(spectral.parameters, spectral.gradients)
@@ -222,11 +222,6 @@ def same_shape(layers: list[Layer]) -> dict[str, list[Layer]]:
     for layer in layers:
         groups.setdefault(f"{layer.shape[0]}x{layer.shape[1]}", []).append(layer)
     return groups
-
-
-def squared_norm(W: Tensor) -> Tensor:
-    """‖W‖_F² of each matrix, (..., m, n) -> (...), without a temporary of W's size."""
-    return torch.linalg.vector_norm(W, dim=(-2, -1)).square()
 
 
 def add_(parameters: list[nn.Parameter], gradients: list[Tensor]) -> None:

@@ -6,7 +6,8 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions, squared_norm
+from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions
+from cmr_runner.regularizers.mixing import squared_norm
 
 
 class L2(GradientPenalty):

@@ -42,6 +42,7 @@ class CMRLearned(CMR):
         self.prior = moment_weights(self.spec.K, self.spec.beta).log()  # log w⁰, (K−2,)
         self.theta = self.prior.clone()
         self.spec = replace(self.spec, weights=self.weights)
+        self._observing = False
         self._squares: list[Tensor] = []  # s_k² of the layers seen since the last step of the weights, (B, K−2) each
 
     @property
@@ -49,17 +50,25 @@ class CMRLearned(CMR):
         """w_3 ... w_K, float64 (K−2,)."""
         return self.prior.exp().sum() * torch.softmax(self.theta, 0)
 
+    def _evaluate(self) -> Any:
+        self._observing = True
+        return super()._evaluate()
+
     def observe(self, result: LayerPenalty) -> None:
         self._squares.append(result.moments[:, 3:].square().double().cpu())
 
     def add_gradients(self) -> None:
         super().add_gradients()
-        if self._squares:
-            self._ascend(torch.cat(self._squares).nanmean(0))  # a skipped layer has nan
-            self._squares = []
+        if self._observing:
+            squares = torch.cat([torch.empty(0, self.spec.K - 2, dtype=torch.float64), *self._squares])
+            squares = squares[torch.isfinite(squares).all(-1)]  # a skipped layer has nan
+            # Summed over the processes that share the layers, so that all of them hold the same weights.
+            total = self.ranks.sum_(torch.cat([squares.sum(0), torch.tensor([float(len(squares))])]))
+            self._ascend(total[:-1] / total[-1].clamp_min(1))
+            self._observing, self._squares = False, []
 
     def _ascend(self, m: Tensor) -> None:
-        target = self.prior + m.nan_to_num() / self.temperature
+        target = self.prior + m / self.temperature
         self.theta = torch.lerp(self.theta, target, self.rate)
         self.spec = replace(self.spec, weights=self.weights)
 

@@ -59,3 +59,8 @@ def global_norm(tensors: list[Tensor]) -> Tensor:
     if not tensors:
         return torch.zeros(())
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
+
+
+def squared_norm(W: Tensor) -> Tensor:
+    """‖W‖_F² of each matrix, (..., m, n) -> (...), without a temporary of W's size."""
+    return torch.linalg.vector_norm(W, dim=(-2, -1)).square()

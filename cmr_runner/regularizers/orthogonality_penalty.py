@@ -7,8 +7,9 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions, squared_norm
-from cmr_runner.regularizers.power_iteration import WarmStart, outer, row_times, times_column, unit_or
+from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions
+from cmr_runner.regularizers.mixing import squared_norm
+from cmr_runner.regularizers.power_iteration import PowerIteration, outer, row_times, times_column, unit_or
 
 
 class SoftOrthogonality(GradientPenalty):
@@ -39,7 +40,7 @@ class SRIP(GradientPenalty):
 
     def __init__(self, model: nn.Module, *, lam: float, iterations: int = 2, **options: Unpack[PenaltyOptions]) -> None:
         super().__init__(model, lam=lam, **options)
-        self.power = WarmStart(deviation_norm, iterations, options.get("seed", 0))
+        self.power = PowerIteration(deviation_norm, iterations, options.get("seed", 0))
 
     def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
         wide = W.shape[-2] < W.shape[-1]

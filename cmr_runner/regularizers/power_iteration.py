@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
+
+from cmr_runner.spectral.engines.randomness import generator_for
 
 FIRST_ITERATIONS = 20  # from a random vector; afterwards the weights move little between two steps
 
 Pair = TypeVar("Pair", bound=tuple[Tensor, ...])
 
 
-class WarmStart(Generic[Pair]):
+class PowerIteration(Generic[Pair]):
     """Runs `iterate(W, v, iterations)` from the vector that the last step of the same group ended with.
 
     The first vector is random from (seed, group) alone, and the vectors travel in the state_dict, so that a resumed
@@ -47,8 +47,7 @@ class WarmStart(Generic[Pair]):
 
 def first_vectors(seed: int, group: str, count: int, length: int) -> Tensor:
     """Random unit rows (count, length)."""
-    mixed = np.random.SeedSequence([seed, zlib.crc32(group.encode())]).generate_state(1, np.uint64)
-    rows = torch.randn(count, length, generator=torch.Generator().manual_seed(int(mixed[0])))
+    rows = torch.randn(count, length, generator=generator_for(seed, group, step=0))
     return rows / torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
 
 

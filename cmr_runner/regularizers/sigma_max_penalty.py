@@ -8,8 +8,9 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions, squared_norm
-from cmr_runner.regularizers.power_iteration import WarmStart, leading_pair, outer
+from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions
+from cmr_runner.regularizers.mixing import squared_norm
+from cmr_runner.regularizers.power_iteration import PowerIteration, leading_pair, outer
 
 
 class SigmaMaxPenalty(GradientPenalty):
@@ -20,7 +21,7 @@ class SigmaMaxPenalty(GradientPenalty):
 
     def __init__(self, model: nn.Module, *, lam: float, iterations: int = 1, **options: Unpack[PenaltyOptions]) -> None:
         super().__init__(model, lam=lam, **options)
-        self.power = WarmStart(leading_pair, iterations, options.get("seed", 0))
+        self.power = PowerIteration(leading_pair, iterations, options.get("seed", 0))
 
     @abstractmethod
     def of_sigma_max(self, sigma: Tensor) -> tuple[Tensor, Tensor]:
