@@ -163,7 +163,9 @@ def _metrics(rng, method, init, epochs, target, diagnostics) -> list[dict]:
         grown = 1 / (1 + math.exp(-4 * (epoch - onset))) if stressed else 1 - math.exp(-2.0 * epoch)
         acc = 0.098 + (accuracy - 0.098) * grown + rng.normal(0, 0.002)
         pull = (1 - math.exp(-epoch)) if spectral else (1 - math.exp(-epoch / 8 if not stressed else -2 * epoch))
-        k = math.exp(math.log(start) + (math.log(kappa) - math.log(start)) * pull + (rng.normal(0, 0.15) if epoch else 0))
+        k = math.exp(
+            math.log(start) + (math.log(kappa) - math.log(start)) * pull + (rng.normal(0, 0.15) if epoch else 0)
+        )
         k = max(k, 1.0)
         task = (2.3 if spectral else 1.1) * math.exp(rng.normal(0, 0.1))
         spec = task * 0.45 if spectral else 0.0

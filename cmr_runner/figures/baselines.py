@@ -54,7 +54,7 @@ def accuracy_bars(setting: Setting) -> Drawing:
         ha="right" if crowded else "center",
     )
     axes.grid(axis="x", visible=False)
-    axes.set_ylim(0, 112)
+    axes.set_ylim(0, 116)
     axes.set_yticks(range(0, 101, 20))
     axes.set_ylabel("final test accuracy (%)")
     note = "Bars: mean over seeds, ± standard deviation. Dots: single seeds."
@@ -74,4 +74,4 @@ def _draw_bar(axes: Axes, place: int, group: Group) -> None:
     axes.bar(place, height, width=0.66, color=group.look.color, hatch=hatch, edgecolor="white", linewidth=0)
     axes.plot([place] * len(values), values, ".", color="black", markersize=2.5)
     label = f"{height:.1f}" if len(values) < 2 else f"{height:.1f}\n± {spread:.1f}"
-    axes.text(place, max(values) + 1.5, label, ha="center", va="bottom", fontsize=7, linespacing=0.95)
+    axes.text(place, max(values) + 2.5, label, ha="center", va="bottom", fontsize=7, linespacing=0.95)

@@ -1,6 +1,7 @@
 """A quantity over epochs: one line a group, a band over its seeds, and runs that did not finish drawn and marked."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -39,7 +40,7 @@ def draw_curves(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None
 
 def draw_group(axes: Axes, group: Group, quantity: Quantity) -> None:
     look = group.look
-    style = {"color": look.color, "linestyle": look.dash, "marker": look.marker}
+    style: dict[str, Any] = {"color": look.color, "linestyle": look.dash, "marker": look.marker}
     if group.complete:
         epochs, values = seed_matrix(group.complete, quantity)
         centre, low, high = bootstrap_band(values, quantity.log)

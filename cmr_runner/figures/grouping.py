@@ -87,9 +87,10 @@ def group_runs(runs: Iterable[Run]) -> tuple[Group, ...]:
     """The groups among the runs, labelled by what tells them apart."""
     parts = _partition(runs, lambda run: (run.experiment, *sorted(run.recipe.items())))
     parts.sort(key=_order)
-    labels = _labels([part[0] for part in parts])
+    firsts = [part[0] for part in parts]
+    labels = _labels(firsts, [run.recipe for run in firsts])
     faces = looks([part[0].method for part in parts])
-    return tuple(Group(tuple(part), *rest) for part, *rest in zip(parts, labels, faces, strict=True))
+    return tuple(Group(tuple(part), *face) for part, face in zip(parts, zip(labels, faces, strict=True), strict=True))
 
 
 def settings(runs: Iterable[Run]) -> list[Setting]:
@@ -108,24 +109,44 @@ def experiments(runs: Iterable[Run]) -> list[tuple[str, tuple[Group, ...]]]:
     return [(part[0].experiment, group_runs(part)) for part in _partition(runs, lambda run: run.experiment)]
 
 
+def series_along(runs: Iterable[Run], key: str) -> list[Setting]:
+    """Settings whose groups differ in one field alone (`optimizer.lr`, or a whole choice such as `optimizer`)."""
+
+    def rest(run: Run) -> dict[str, str]:
+        return {k: v for k, v in run.recipe.items() if k != key and not k.startswith(f"{key}.")}
+
+    found = []
+    for runs_of_one in _partition((run for run in runs if key in run.recipe), lambda run: run.experiment):
+        parts = _partition(runs_of_one, lambda run: tuple(sorted(rest(run).items())))
+        parts.sort(key=_order)
+        firsts = [part[0] for part in parts]
+        labels = _labels(firsts, [rest(run) for run in firsts])
+        found += [Setting(part[0].experiment, group_runs(part), mark) for part, mark in zip(parts, labels, strict=True)]
+    return [series for series in found if len(series.groups) > 1]
+
+
 def _partition(runs: Iterable[Run], key: Callable[[Run], Any]) -> list[list[Run]]:
     parts: dict[Any, list[Run]] = {}
     for run in runs:
         parts.setdefault(key(run), []).append(run)
-    return [sorted(part, key=lambda run: _natural(run.seed)) for part in parts.values()]
+    return [sorted(part, key=lambda run: natural(run.seed)) for part in parts.values()]
 
 
 def _surroundings(run: Run) -> dict[str, str]:
-    return {k: v for k, v in run.recipe.items() if k.split(".")[0] != "regularizer"}
+    return {k: v for k, v in run.recipe.items() if not _is_regularizer(k)}
+
+
+def _is_regularizer(key: str) -> bool:
+    return key.split(".")[0] == "regularizer"
 
 
 def _order(part: Sequence[Run]) -> tuple:
     run = part[0]
-    values = sorted((key, _natural(value)) for key, value in run.fields.items() if key not in ("name", "hash", "status"))
+    values = sorted((key, natural(value)) for key, value in run.fields.items() if key not in ("name", "hash", "status"))
     return run.experiment, method_rank(run.method), values
 
 
-def _natural(value: Any) -> tuple[int, float, str]:
+def natural(value: Any) -> tuple[int, float, str]:
     """Numbers by size, before words."""
     try:
         return 0, float(value), ""
@@ -133,15 +154,20 @@ def _natural(value: Any) -> tuple[int, float, str]:
         return 1, 0.0, str(value)
 
 
-def _labels(runs: Sequence[Run]) -> list[str]:
-    """The method, and within a method (or beyond it) the values that vary."""
-    labels = [""] * len(runs)
+def _labels(runs: Sequence[Run], recipes: Sequence[dict[str, str]]) -> list[str]:
+    """The method, the regulariser's values that vary within the method, and all else that varies among the runs."""
+    parts = [[method_label(run.method)] for run in runs]
     for method in {run.method for run in runs}:
         index = [i for i, run in enumerate(runs) if run.method == method]
-        for i, marks in zip(index, _distinctions([runs[i].recipe for i in index]), strict=True):
-            labels[i] = " ".join([method_label(method), *marks])
+        own = [{k: v for k, v in recipes[i].items() if _is_regularizer(k)} for i in index]
+        for i, marks in zip(index, _distinctions(own), strict=True):
+            parts[i] += marks
+    rest = [{k: v for k, v in recipe.items() if not _is_regularizer(k)} for recipe in recipes]
+    labels = [" ".join(part + marks) for part, marks in zip(parts, _distinctions(rest), strict=True)]
     # Configurations can differ by a key that only one of them has; the hash still tells them apart.
-    return [f"{label} [{run.hash}]" if labels.count(label) > 1 else label for label, run in zip(labels, runs, strict=True)]
+    return [
+        f"{label} [{run.hash}]" if labels.count(label) > 1 else label for label, run in zip(labels, runs, strict=True)
+    ]
 
 
 def _distinctions(recipes: Sequence[dict[str, str]]) -> list[list[str]]:

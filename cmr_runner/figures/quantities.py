@@ -15,6 +15,7 @@ class Quantity:
     label: str
     log: bool = False
     factor: float = 1.0
+    short: str = ""  # for the head of a table
     over: str = ""  # divide by this column
 
     def values(self, metrics: Columns) -> np.ndarray:
@@ -30,16 +31,16 @@ class Quantity:
         return f"{self.label} (log)" if self.log else self.label
 
 
-ACCURACY = Quantity("test_accuracy", "test accuracy (%)", factor=100.0)
-GRAD_NORM = Quantity("grad_norm", "mean gradient norm", log=True)
+ACCURACY = Quantity("test_accuracy", "test accuracy (%)", factor=100.0, short="accuracy %")
+GRAD_NORM = Quantity("grad_norm", "mean gradient norm", log=True, short="grad norm")
 KAPPA = Quantity("kappa_mean", "mean κ(W)", log=True)
-MAX_MOMENT = Quantity("max_abs_moment", "max |s_k|, k ≥ 3, over layers")
-MEAN_MOMENT = Quantity("mean_abs_moment", "mean over layers of max |s_k|")
+MAX_MOMENT = Quantity("max_abs_moment", "max |s_k|, k ≥ 3, over layers", short="max |s|")
+MEAN_MOMENT = Quantity("mean_abs_moment", "mean over layers of max |s_k|", short="mean |s|")
 KAPPA_GRAM_MEDIAN = Quantity("kappa_gram_median", "median κ(G)", log=True)
-KAPPA_GRAM_P90 = Quantity("kappa_gram_p90", "90th percentile κ(G)", log=True)
-CAP_ACTIVE = Quantity("cap_active_fraction", "steps with the cap active (%)", factor=100.0)
-CLIP_ACTIVE = Quantity("clip_active_fraction", "steps clipped (%)", factor=100.0)
-SPECTRAL_RATIO = Quantity("grad_norm_spec", "spectral ÷ task gradient norm", over="grad_norm_task")
+KAPPA_GRAM_P90 = Quantity("kappa_gram_p90", "90th percentile κ(G)", log=True, short="P90 κ(G)")
+CAP_ACTIVE = Quantity("cap_active_fraction", "cap active (% of steps)", factor=100.0)
+CLIP_ACTIVE = Quantity("clip_active_fraction", "clipped (% of steps)", factor=100.0)
+SPECTRAL_RATIO = Quantity("grad_norm_spec", "spectral ÷ task norm", over="grad_norm_task")
 JACOBIAN = Quantity("jacobian_kappa", "κ(J)", log=True)
 JACOBIAN_BOUND = Quantity("jacobian_kappa_bound", "bound on κ(J)", log=True)
 

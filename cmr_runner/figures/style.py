@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 COLUMN = 3.4  # inches: one column of a two-column paper
@@ -68,7 +69,7 @@ class Drawing:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(RC):  # type: ignore[arg-type]
         yield
 
 
@@ -76,17 +77,11 @@ def new_figure(width: float = COLUMN, height: float = PANEL_HEIGHT) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def finish(figure: Figure, note: str = "", title: str = "") -> None:
-    """Put the title above and the note below, wrapped to the figure's width; the figure grows by their lines."""
-    width = figure.get_figwidth()
-    if title:
-        wrapped = textwrap.fill(title, int(width * 14))
-        figure.suptitle(wrapped, x=0.01, ha="left", fontsize=8, fontweight="bold")
-        _grow(figure, wrapped.count("\n") + 1)
-    if note:
-        wrapped = textwrap.fill(note, int(width * 17.5))
-        figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=NOTE_SIZE, color="#444444")
-        _grow(figure, wrapped.count("\n") + 1)
+def finish(figure: Figure, note: str) -> None:
+    """Put the note below, wrapped to the figure's width; the figure grows by its lines."""
+    wrapped = textwrap.fill(note, int(figure.get_figwidth() * 17.5))
+    figure.supxlabel(wrapped, x=0.01, ha="left", fontsize=NOTE_SIZE, color="#444444")
+    _grow(figure, wrapped.count("\n") + 1)
 
 
 def legend_above(figure: Figure, axes: Axes) -> None:
@@ -109,19 +104,23 @@ def epoch_axis(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
 
 
-def log_axis(axes: Axes) -> None:
-    """A log scale on y whose ticks are readable when the data spans less than two decades, too."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+def log_axis(axes: Axes, which: str = "y") -> None:
+    """A log scale whose ticks are readable also when the data spans less than two decades, or more than eight."""
+    from matplotlib.ticker import LogLocator
 
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
+    axes.set(**{f"{which}scale": "log"})
+    axis: Axis = axes.yaxis if which == "y" else axes.xaxis
+    low, high = axis.get_view_interval()
     decades = abs(_log10(high) - _log10(low))
+    if decades > 2.5:
+        axes.minorticks_off()  # hardly seen at this size, and each one costs time
     if decades > 8:
-        axes.yaxis.set_major_locator(LogLocator(numticks=7))
+        axis.set_major_locator(LogLocator(numticks=7))
     elif decades < 2:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades > 0.7 else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        fine = (1.0, 2.0, 5.0) if decades > 0.7 else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+        axes.minorticks_off()
+        axis.set_major_locator(LogLocator(subs=fine))
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def stem_of(name: str, distinction: str) -> str:

@@ -39,7 +39,7 @@ def training_curves(runs: Sequence[Run]) -> Iterator[Drawing]:
 
 def stress_settings(runs: Sequence[Run]) -> list[Setting]:
     """Settings of the paper's Experiment 1: its own experiment, or runs started one by one without any."""
-    own = [run for run in runs if run.experiment == "kappa_stress" or run.choices.get("experiment", "null") == "null"]
+    own = [run for run in runs if run.experiment == "kappa_stress" or not run.in_experiment]
     return [s for s in settings(own) if s.init == "kappa_stress" and s.of("none") and s.of("cmr")]
 
 
@@ -48,7 +48,7 @@ def four_panels(setting: Setting, groups: Sequence[Group], stem: str) -> Drawing
     grid = figure.subplots(2, 2)
     for axes, (letter, quantity) in zip(grid.flat, PANELS, strict=True):
         draw_panel(axes, groups, quantity)
-        axes.set_title(f"({letter})", loc="left", fontweight="bold")
+        axes.set_title(f"({letter})", loc="left")
     legend_above(figure, grid[0, 0])
     note = f"{setting.title}. {curve_note(groups, *(q for _, q in PANELS))} {MOMENT_NOTE}"
     finish(figure, note)
@@ -81,4 +81,3 @@ def _draw_largest_moment(axes: Axes, groups: Sequence[Group]) -> None:
             axes.plot(epochs, values.mean(axis=0), color=group.look.color, linestyle=":", linewidth=0.9)
     axes.set_ylabel(MOMENT_LABEL)
     axes.set_ylim(0, 1.05)
-

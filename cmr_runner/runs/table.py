@@ -51,7 +51,9 @@ class Run:
 
     @cached_property
     def choices(self) -> dict[str, str]:
-        return {key: value_text(value) for key, value in _section(self.record, "choices").items()}
+        """The option chosen of each group. Groups nested in another (`layers@regularizer.layers`) are in the config."""
+        choices = _section(self.record, "choices").items()
+        return {key: value_text(value) for key, value in choices if "@" not in key and "/" not in key}
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -68,6 +70,11 @@ class Run:
             "experiment"
         )
         return value_text(experiment or self.path.parent.name)
+
+    @property
+    def in_experiment(self) -> bool:
+        """Whether an `experiment=` was chosen; else the run was started on its own."""
+        return self.choices.get("experiment", "null") != "null"
 
     @property
     def name(self) -> str:

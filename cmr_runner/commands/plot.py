@@ -1,0 +1,161 @@
+"""cmr-plot: figures from the CSV files of runs."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from cmr_runner.commands.choosing import OneLineParser, chosen_runs, exit_code, runs_parser
+from cmr_runner.figures.catalogue import FIGURES, NAMES, by_figure
+from cmr_runner.figures.drawing import DrawingJob, available_cores, outcomes, write_captions
+from cmr_runner.figures.grouping import experiments
+from cmr_runner.figures.selection import SelectionError, check_field
+from cmr_runner.figures.summary import HEADER, summary_rows
+from cmr_runner.figures.text_table import aligned
+from cmr_runner.runs.table import Run
+
+FORMATS = ("png", "pdf", "svg")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    options.paths = options.paths or [Path("outputs")]
+    options.out = options.out or options.paths[0] / "figures"
+    drawn = partial(draw, parser, options)
+    if options.list:
+        return exit_code(parser.prog, lambda: list_groups(chosen_runs(parser, options)))
+    if options.watch:
+        return exit_code(parser.prog, lambda: watch(options.paths, drawn, options.every))
+    return exit_code(parser.prog, drawn)
+
+
+def list_groups(runs: Sequence[Run]) -> int:
+    for experiment, groups in experiments(runs):
+        print(f"{experiment}: {len(groups)} group(s), {sum(len(group.runs) for group in groups)} run(s)")
+        print(aligned(HEADER, summary_rows(groups)), end="\n\n")
+    return 0
+
+
+def draw(parser: OneLineParser, options: argparse.Namespace) -> int:
+    """Draw what there are runs for; say what is missing, and how to make it."""
+    runs = chosen_runs(parser, options)
+    if options.by:
+        _check_by(parser, runs, options.by)
+    requests = [figure for figure in FIGURES if (figure.name in options.only if options.only else not options.by)]
+    if options.by:
+        requests.insert(0, by_figure(options.by))
+    job = DrawingJob(runs, options.out, options.format, options.dpi)
+    captions, failed = [], 0
+    for figure, outcome in zip(requests, outcomes(job, requests, options.jobs), strict=True):
+        for stem, caption in outcome.drawn:
+            print(f"{figure.name:<14} {options.out / stem}.{_extensions(options.format)}", flush=True)
+            captions.append((stem, caption))
+        if outcome.error:
+            failed += 1
+            print(f"{figure.name:<14} cannot be drawn: {outcome.error}", file=sys.stderr)
+        elif not outcome.drawn:
+            print(f"{figure.name:<14} not drawn: needs {figure.needs}; make them with: {figure.command}", flush=True)
+    write_captions(options.out, captions)
+    return 1 if failed else 0
+
+
+def _extensions(formats: Sequence[str]) -> str:
+    return formats[0] if len(formats) == 1 else f"{{{','.join(formats)}}}"
+
+
+def watch(
+    paths: Sequence[Path], redraw: Callable[[], int], every: float, sleep: Callable[[float], None] = time.sleep
+) -> int:
+    """Redraw whenever a run's files have changed, until interrupted."""
+    seen = None
+    while True:
+        now = state(paths)
+        if now != seen:
+            seen = now
+            exit_code("cmr-plot", redraw)
+            print(f"watching {', '.join(map(str, paths))} (Ctrl-C ends)", flush=True)
+        sleep(every)
+
+
+def state(paths: Sequence[Path]) -> frozenset[tuple[str, int, int]]:
+    """What tells whether runs have changed: name, size and time of every file a figure reads."""
+    names = ("run.json", "metrics.csv", "layers.csv", "spectra.csv")
+    files = (file for path in paths for name in names for file in path.rglob(name))
+    return frozenset((str(file), *_stamp(file)) for file in files)
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    try:
+        stat = file.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _check_by(parser: OneLineParser, runs: Sequence[Run], key: str) -> None:
+    try:
+        check_field(runs, key)
+    except SelectionError as error:
+        parser.error(f"argument --by: {error}")
+    if not any(key in run.recipe for run in runs):
+        parser.error(f"argument --by: {key!r} does not tell groups of runs apart; name a setting, e.g. optimizer.lr")
+
+
+def _parser() -> OneLineParser:
+    parser = runs_parser(
+        "cmr-plot", "Draw the figures of the paper, and more, from finished or running runs.", "figures"
+    )
+    parser.add_argument(
+        "--format",
+        type=_one_of(FORMATS),
+        default=("png", "pdf"),
+        metavar="F,F",
+        help="file formats, of png, pdf and svg (default: png,pdf)",
+    )
+    parser.add_argument("--dpi", type=_whole_number(30, 1200), default=200, help="of PNG files (default: 200)")
+    parser.add_argument(
+        "--only", type=_one_of(NAMES), metavar="NAME,…", help=f"only these figures, of {', '.join(NAMES)}"
+    )
+    parser.add_argument("--by", metavar="KEY", help="draw how results depend on this field, e.g. optimizer.lr")
+    parser.add_argument(
+        "--list", action="store_true", help="say what is there, a table of groups of runs; draw nothing"
+    )
+    parser.add_argument(
+        "--jobs", type=_whole_number(1, 256), default=available_cores(), help="processes that draw (default: all cores)"
+    )
+    parser.add_argument("--watch", action="store_true", help="redraw when runs change, until interrupted")
+    parser.add_argument(
+        "--every",
+        type=_whole_number(1, 3600),
+        default=5,
+        metavar="SECONDS",
+        help="how often --watch looks (default: 5)",
+    )
+    return parser
+
+
+def _one_of(allowed: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+        for word in words:
+            if word not in allowed:
+                raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(allowed)}")
+        return words
+
+    return parse
+
+
+def _whole_number(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+if __name__ == "__main__":
+    sys.exit(main())

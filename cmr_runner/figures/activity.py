@@ -1,0 +1,54 @@
+"""The spectral gradient over time: how often cap and clip act, and how large it is beside the task's."""
+
+from collections.abc import Iterator, Sequence
+
+from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
+from cmr_runner.figures.grouping import Group, settings
+from cmr_runner.figures.methods import GREY
+from cmr_runner.figures.quantities import CAP_ACTIVE, CLIP_ACTIVE, SPECTRAL_RATIO, Quantity
+from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, finish, legend_above, new_figure, stem_of
+from cmr_runner.runs.table import Run
+
+PANELS = (CAP_ACTIVE, SPECTRAL_RATIO, CLIP_ACTIVE)
+
+
+def activity_figures(runs: Sequence[Run]) -> Iterator[Drawing]:
+    """For every setting, the groups whose regulariser is capped."""
+    for setting in settings(runs):
+        groups = [group for group in setting.groups if group.field("regularizer.rho_spec") is not None]
+        if not groups or len(groups) > MOST_LINES or not any(group.has("cap_active_fraction") for group in groups):
+            continue
+        figure = new_figure(PAGE, PANEL_HEIGHT)
+        row = figure.subplots(1, len(PANELS))
+        for axes, quantity in zip(row, PANELS, strict=True):
+            draw_curves(axes, groups, quantity)
+            if quantity is SPECTRAL_RATIO:
+                for cap in _caps(groups):
+                    axes.axhline(cap, color=GREY, linestyle=":", linewidth=1.2)
+            axes.set_ylim(bottom=0)
+        legend_above(figure, row[0])
+        note = f"{setting.title}. {curve_note(groups, *PANELS)} Dotted: the cap ρ_spec."
+        finish(figure, note)
+        yield Drawing(setting.experiment, stem_of("activity", setting.distinction), figure, note)
+
+
+def _caps(groups: Sequence[Group]) -> list[float]:
+    caps = {group.field("regularizer.rho_spec") for group in groups}
+    return sorted(cap for cap in caps if isinstance(cap, int | float))
+
+
+def moment_weight_figures(runs: Sequence[Run]) -> Iterator[Drawing]:
+    """The learned weight of each moment over epochs, a panel a group."""
+    for setting in settings([run for run in runs if any(key.startswith("weight_") for key in run.metrics.data)]):
+        for group in setting.groups:
+            columns = sorted(key for key in group.runs[0].metrics.data if key.startswith("weight_"))
+            figure = new_figure(PAGE, PANEL_HEIGHT)
+            row = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
+            for axes, column in zip(row, columns, strict=True):
+                order = column.removeprefix("weight_")
+                draw_curves(axes, [group], Quantity(column, f"weight of s_{order}"))
+            legend_above(figure, row[0])
+            note = f"{setting.title}. {curve_note([group])}"
+            finish(figure, note)
+            stem = "moment_weights" if len(setting.groups) == 1 else f"moment_weights-{group.label}"
+            yield Drawing(setting.experiment, stem_of(stem, setting.distinction), figure, note)

@@ -1,0 +1,81 @@
+"""Draw the figures that were asked for, on several cores where that is possible."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cmr_runner.figures.catalogue import Figure
+from cmr_runner.runs.table import Run
+
+
+@dataclass(frozen=True)
+class DrawingJob:
+    runs: Sequence[Run]
+    out: Path
+    formats: tuple[str, ...]
+    dpi: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The drawings of one figure, as stem below the output directory and caption; and what stopped it, if anything."""
+
+    drawn: list[tuple[Path, str]]
+    error: str = ""
+
+
+def outcomes(job: DrawingJob, figures: Sequence[Figure], jobs: int) -> Iterator[Outcome]:
+    """Draw each figure, in order."""
+    jobs = min(jobs, len(figures))
+    if jobs <= 1 or "fork" not in multiprocessing.get_all_start_methods():
+        yield from (outcome(job, figure) for figure in figures)
+        return
+    # matplotlib is imported here, so that the forked workers find it there.
+    import cmr_runner.figures.style  # noqa: F401
+
+    with multiprocessing.get_context("fork").Pool(jobs, _start_worker, (job,)) as pool:
+        yield from pool.imap(_outcome_in_worker, figures)
+
+
+def outcome(job: DrawingJob, figure: Figure) -> Outcome:
+    from cmr_runner.figures.style import house_style, save
+
+    drawn: list[tuple[Path, str]] = []
+    try:
+        with house_style():
+            for drawing in figure.drawings(job.runs):
+                paths = save(drawing, job.out, job.formats, job.dpi)
+                drawn.append((paths[0].relative_to(job.out).with_suffix(""), drawing.caption))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # One figure's data may be odd beyond what it foresees; the others are still wanted.
+        return Outcome(drawn, f"{type(error).__name__}: {error}")
+    return Outcome(drawn)
+
+
+def write_captions(out: Path, captions: Sequence[tuple[Path, str]]) -> None:
+    """captions.md, what a reader of each figure must be told."""
+    from cmr_runner.figures.style import write_whole
+
+    if captions:
+        text = "# Captions\n\n" + "".join(f"- `{path.as_posix()}`: {caption}\n" for path, caption in captions)
+        write_whole(out / "captions.md", lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_job: DrawingJob
+
+
+def _start_worker(job: DrawingJob) -> None:
+    global _job
+    _job = job
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+
+
+def _outcome_in_worker(figure: Figure) -> Outcome:
+    return outcome(_job, figure)

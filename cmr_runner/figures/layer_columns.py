@@ -1,0 +1,59 @@
+"""Columns of layers.csv and spectra.csv joined over the seeds of a group."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cmr_runner.figures.grouping import Group
+from cmr_runner.runs.table import Run
+
+
+def layer_names(groups: Sequence[Group], table: str = "layers") -> list[str]:
+    """Layers in the order in which the files name them."""
+    names = (name for group in groups for run in group.runs for name in getattr(run, table)["layer"])
+    return [name for name in dict.fromkeys(names) if isinstance(name, str)]
+
+
+def shown_runs(group: Group) -> tuple[Run, ...]:
+    """The complete runs; where there is none, those there are."""
+    return group.complete or group.partial
+
+
+def layer_matrix(group: Group, names: Sequence[str], column: str) -> tuple[np.ndarray, np.ndarray]:
+    """Epochs and the geometric mean over seeds of a layers.csv column (layers × epochs), nan where not logged."""
+    runs = [run for run in shown_runs(group) if column in run.layers and "epoch" in run.layers]
+    if not runs:
+        return np.array([]), np.full((len(names), 0), np.nan)
+    epochs = np.unique(np.concatenate([run.layers["epoch"] for run in runs]))
+    epochs = epochs[np.isfinite(epochs)]
+    row = {name: i for i, name in enumerate(names)}
+    total, count = np.zeros((2, len(names), len(epochs)))
+    for run in runs:
+        table = run.layers
+        ok = np.isfinite(table["epoch"]) & (table[column] > 0) & np.isfinite(table[column])
+        place = np.array([row[name] for name in table["layer"][ok]], dtype=int)
+        time = np.searchsorted(epochs, table["epoch"][ok])
+        np.add.at(total, (place, time), np.log(table[column][ok]))
+        np.add.at(count, (place, time), 1.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return epochs, np.exp(total / count)
+
+
+def layer_spectra(group: Group, when: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Layer → percentiles and the geometric mean over seeds of its singular values, `before` or `after` training."""
+    parts: dict[str, list[np.ndarray]] = {}
+    for run in shown_runs(group):
+        table = run.spectra
+        if not np.isfinite(table["epoch"]).any():
+            continue
+        epoch = np.nanmin(table["epoch"]) if when == "before" else np.nanmax(table["epoch"])
+        rows = np.flatnonzero((table["epoch"] == epoch) & (table["sigma"] > 0) & np.isfinite(table["percentile"]))
+        points = np.stack([table["percentile"], table["sigma"]], axis=1)
+        for name in dict.fromkeys(table["layer"][rows]):
+            parts.setdefault(name, []).append(points[rows[table["layer"][rows] == name]])
+    return {name: _joined(np.concatenate(points)) for name, points in parts.items()}
+
+
+def _joined(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    percentiles, place = np.unique(points[:, 0], return_inverse=True)
+    return percentiles, np.exp(np.bincount(place, np.log(points[:, 1])) / np.bincount(place))

@@ -1,0 +1,54 @@
+"""The singular values of every layer before and after training, as quantile curves."""
+
+from collections.abc import Iterator, Sequence
+
+from cmr_runner.figures.grouping import Setting, settings
+from cmr_runner.figures.layer_columns import layer_names, layer_spectra, shown_runs
+from cmr_runner.figures.methods import GREY
+from cmr_runner.figures.style import PAGE, Drawing, finish, legend_above, log_axis, new_figure, stem_of
+from cmr_runner.runs.table import Run
+
+MOST_GROUPS = 6
+MOST_LAYERS = 25
+COLUMNS = 5
+NOTHING: tuple[tuple, tuple] = ((), ())
+
+
+def spectrum_figures(runs: Sequence[Run]) -> Iterator[Drawing]:
+    for setting in settings(runs):
+        if len(setting.groups) <= MOST_GROUPS and layer_names(setting.groups, "spectra"):
+            yield spectrum_figure(setting)
+
+
+def spectrum_figure(setting: Setting) -> Drawing:
+    names = layer_names(setting.groups, "spectra")
+    shown = names[:: -(-len(names) // MOST_LAYERS)]
+    columns = min(COLUMNS, len(shown))
+    rows = -(-len(shown) // columns)
+    figure = new_figure(PAGE, 0.4 + 1.05 * rows)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    before = layer_spectra(setting.groups[0], "before")
+    after = [layer_spectra(group, "after") for group in setting.groups]
+    for axes, name in zip(grid.flat, shown, strict=False):
+        axes.plot(*before.get(name, NOTHING), color=GREY, linewidth=2.2, alpha=0.6, label="before")
+        for group, spectra in zip(setting.groups, after, strict=True):
+            label = f"{group.label} after (n = {len(shown_runs(group))})"
+            look = group.look
+            axes.plot(*spectra.get(name, NOTHING), color=look.color, linestyle=look.dash, label=label)
+        axes.set_title(name, loc="left", fontsize=7, pad=2)
+        axes.set_xticks([0, 50, 100])
+    log_axis(grid[0, 0])
+    for axes in grid.flat:
+        axes.minorticks_off()  # too small to read here, and slow to lay out
+    for axes in grid.flat[len(shown) :]:
+        axes.set_visible(False)
+    # The last panel above an empty place carries the x labels that sharex took away.
+    for axes in grid.flat[max(0, len(shown) - columns) : len(shown)]:
+        axes.tick_params(labelbottom=True)
+    figure.supylabel("singular value σ (log)", fontsize=8)
+    legend_above(figure, grid[0, 0])
+    note = f"{setting.title}. x: percentile of the layer's singular values; geometric mean over seeds."
+    if len(shown) < len(names):
+        note += f" {len(shown)} of {len(names)} layers."
+    finish(figure, note)
+    return Drawing(setting.experiment, stem_of("spectra", setting.distinction), figure, note)

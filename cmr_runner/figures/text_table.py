@@ -1,0 +1,30 @@
+"""Rows as aligned text for a terminal, and as Markdown."""
+
+import unicodedata
+from collections.abc import Sequence
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns padded to their widest cell, two spaces apart; numbers are the caller's text."""
+    widths = [max(map(_width, column)) for column in zip(header, *rows, strict=True)]
+    lines = [header, ["─" * width for width in widths], *rows]
+    return "\n".join("  ".join(_padded(c, w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(_escaped, line)) + " |" for line in lines)
+
+
+def _padded(cell: str, width: int) -> str:
+    return cell + " " * (width - _width(cell))
+
+
+def _width(text: str) -> int:
+    return sum(not unicodedata.combining(character) for character in text)
+
+
+def _escaped(cell: str) -> str:
+    # Pipes end a cell, and angle brackets would be read as HTML.
+    cell = " ".join(cell.split())
+    return cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
