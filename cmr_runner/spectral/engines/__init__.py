@@ -1,13 +1,24 @@
 """Engines: ways to compute the penalty of a batch of same-shape matrices, all behind one interface."""
 
+from typing import Any
+
 from cmr_runner.spectral.engines.base import Engine
+from cmr_runner.spectral.engines.chunks import set_spectral_threads, shared_workers
 from cmr_runner.spectral.engines.exact import ExactEngine
+from cmr_runner.spectral.engines.fast import FastEngine
 
-__all__ = ["Engine", "ExactEngine", "build_engine"]
+ENGINES = ("exact", "fast", "stochastic", "auto")
 
 
-def build_engine(name: str, *, seed: int = 0) -> Engine:
-    """The engine of that name."""
-    if name not in ("exact", "auto"):
-        raise ValueError(f"engine must be one of exact, auto, got {name}")
-    return ExactEngine()
+def build_engine(name: str, *, seed: int, **options: Any) -> Engine:
+    """The engine of that name; `seed` decides what it draws at random, `options` are its constructor's."""
+    if name == "exact":
+        return ExactEngine(**options)
+    if name == "fast":
+        return FastEngine(seed=seed, **options)
+    if name == "auto":
+        return FastEngine(seed=seed, **options)
+    raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {name}")
+
+
+__all__ = ["ENGINES", "Engine", "ExactEngine", "FastEngine", "build_engine", "set_spectral_threads", "shared_workers"]

@@ -18,7 +18,8 @@ class Engine(Protocol):
     name: str
 
     def name_for(self, shape: tuple[int, int]) -> str:
-        """Which engine serves matrices of that shape."""
+        """The engine that serves matrices of this (m, n): `name`, but for `auto`."""
+        ...
 
     def penalty(self, W: Tensor, spec: PenaltySpec, *, group: str, step: int) -> LayerPenalty: ...
 

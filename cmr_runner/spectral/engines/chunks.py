@@ -1,0 +1,61 @@
+"""A batch cut into pieces that the workers share, and put together again."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from cmr_runner.spectral.engines.workers import Workers
+from cmr_runner.spectral.penalty import LayerPenalty
+
+CHUNK_ENTRIES = 4 * 256 * 256  # of W: few enough to share the paper's 13 layers evenly, enough to drown Python's cost
+
+_shared: Workers | None = None
+
+
+def shared_workers() -> Workers:
+    """The process's one pool: a helper for each intra-op thread but one that torch had when it was first asked."""
+    global _shared
+    if _shared is None:
+        _shared = Workers(torch.get_num_threads() - 1)
+    return _shared
+
+
+def set_spectral_threads(threads: int) -> None:
+    """Use this many threads for spectral work, the calling one included. No result depends on it."""
+    if threads < 1:
+        raise ValueError(f"threads must be >= 1, got {threads}")
+    global _shared
+    _shared = Workers(threads - 1)
+
+
+def chunk_bounds(W: Tensor, entries: int = CHUNK_ENTRIES) -> list[tuple[int, int]]:
+    """Near equal pieces [start, stop) of a batch (B, m, n), by shape alone, so that rounding never depends on load"""
+    B = len(W)
+    most = max(1, entries // max(1, W[0].numel()))
+    pieces = -(-B // most)
+    return [(B * i // pieces, B * (i + 1) // pieces) for i in range(pieces)]
+
+
+def joined(parts: list[LayerPenalty]) -> LayerPenalty:
+    """Penalties of consecutive pieces as one batch."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(LayerPenalty)}
+    return LayerPenalty(
+        **{
+            name: sum(values) if isinstance(values[0], int) else torch.cat(values)  # type: ignore[arg-type]
+            for name, values in columns.items()
+        }
+    )
+
+
+def replaced(penalty: LayerPenalty, mask: Tensor, values: LayerPenalty) -> LayerPenalty:
+    """The penalty with the matrices under mask (B,) taken from `values`, which holds those alone; counts add up."""
+    merged = {}
+    for name in (f.name for f in fields(LayerPenalty)):
+        old, new = getattr(penalty, name), getattr(values, name)
+        merged[name] = old + new if isinstance(old, int) else old.index_put((mask,), new.to(old.dtype))
+    return LayerPenalty(**merged)

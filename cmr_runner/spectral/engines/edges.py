@@ -1,0 +1,91 @@
+"""The two extremal singular pairs of a tall W (B, M, r), M >= r, checked against themselves."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from cmr_runner.spectral.engines.lanczos import RowsTimesGram, ritz_edges
+
+ACCEPTED_RESIDUAL = 0.05  # of the spread: gaps grow with its square, and on real runs it is rarely passed
+RELATIVE_RESIDUAL = 0.25  # of λ_min + ε: past it, σ_min is not known well enough for the slope of ρ_cond
+INVERSE_STEPS = 6
+FLOAT32_GRAM = 1e-4  # λ_min/λ_max that a float32 Gram matrix still resolves to three digits
+
+
+class Edges(NamedTuple):
+    """Greatest and least pair, in this order along dim 1."""
+
+    sigma: Tensor  # (B, 2)
+    U: Tensor  # (B, 2, M) unit rows
+    V: Tensor  # (B, 2, r) unit rows
+    accepted: Tensor  # (B,) bool: both residuals are small
+
+
+def krylov_edges(W: Tensor, times_gram: RowsTimesGram, start: Tensor, steps: int) -> tuple[Edges, Tensor]:
+    """Edges from a Krylov space of the Gram matrix, and the residuals ‖xG − λx‖ of both, (B, 2).
+
+    σ is ‖Wx‖, not √θ: it keeps half the digits of W where the Gram matrix has none left.
+    """
+    ritz = ritz_edges(times_gram, start, steps)
+    return _edges(W, ritz.X, ritz.residual), ritz.residual
+
+
+def gram_edges(W: Tensor, G: Tensor, start: Tensor, steps: int, eps: float) -> Edges:
+    """Edges of W whose Gram matrix G (B, r, r) is at hand.
+
+    Lanczos resolves the low edge to a fraction of the whole spread. Where that is not small against λ_min itself,
+    the pair is sharpened by Lanczos on the inverse, in float32 and, if κ is then still large, in float64.
+    """
+    edges, residual = krylov_edges(W, lambda X: torch.bmm(X, G), start, steps)
+    blunt = residual[:, 1] > RELATIVE_RESIDUAL * (edges.sigma[:, 1].square() + eps)
+    if blunt.any():
+        edges = _replaced(edges, blunt, _sharpened(W[blunt], G[blunt], _select(edges, blunt)))
+        ratio = (edges.sigma[:, 1] / edges.sigma[:, 0]).square()
+        lost = blunt & ~(ratio > FLOAT32_GRAM)
+        if W.dtype != torch.float64 and lost.any():
+            W64 = W[lost].double()
+            sharp = _sharpened(W64, torch.bmm(W64.mT, W64), _cast(_select(edges, lost), torch.float64))
+            edges = _replaced(edges, lost, _cast(sharp, W.dtype))
+    return edges
+
+
+def _sharpened(W: Tensor, G: Tensor, edges: Edges) -> Edges:
+    """The low pair again, as the high edge of (G + μI)⁻¹; μ, far below λ_min, keeps the factorisation positive."""
+    r = G.shape[-1]
+    lam_max = edges.sigma[:, 0].square()
+    mu = 4 * torch.finfo(G.dtype).eps * r**0.5 * lam_max
+    shifted = G.clone()
+    shifted.diagonal(dim1=-2, dim2=-1).add_(mu.unsqueeze(-1))
+    L, info = torch.linalg.cholesky_ex(shifted)
+    L = torch.where((info == 0)[:, None, None], L, torch.eye(r).to(L))  # then x stays what it was, and is checked
+    inverse = ritz_edges(lambda X: torch.cholesky_solve(X.mT, L).mT, edges.V[:, 1], INVERSE_STEPS)
+    x = torch.where((info == 0)[:, None, None], inverse.X[:, :1], edges.V[:, 1:])
+    V = torch.cat([edges.V[:, :1], x], 1)
+    lam = torch.linalg.vector_norm(torch.bmm(V, W.mT), dim=-1, keepdim=True).square()
+    residual = torch.linalg.vector_norm(torch.bmm(torch.bmm(V, W.mT), W) - lam * V, dim=-1)
+    return _edges(W, V, residual)
+
+
+def _edges(W: Tensor, V: Tensor, residual: Tensor) -> Edges:
+    Y = torch.bmm(V, W.mT)  # (B, 2, M): row i is (W v_i)ᵀ
+    sigma = torch.linalg.vector_norm(Y, dim=-1)
+    # Where σ = 0 any unit u serves: every slope that multiplies it is 0 or finite times 0.
+    U = Y / sigma.clamp_min(torch.finfo(Y.dtype).tiny).unsqueeze(-1)
+    lam = sigma.square()
+    rounding = 100 * torch.finfo(W.dtype).eps * lam[:, 0]  # all there is to see in a spectrum of equal values
+    limit = ACCEPTED_RESIDUAL * (lam[:, 0] - lam[:, 1]) + rounding
+    return Edges(sigma, U, V, (residual <= limit.unsqueeze(-1)).all(-1))
+
+
+def _select(edges: Edges, mask: Tensor) -> Edges:
+    """The edges of the matrices under a boolean mask (B,)."""
+    return Edges(*(field[mask] for field in edges))
+
+
+def _replaced(edges: Edges, mask: Tensor, values: Edges) -> Edges:
+    return Edges(*(field.index_put((mask,), value) for field, value in zip(edges, values, strict=True)))
+
+
+def _cast(edges: Edges, dtype: torch.dtype) -> Edges:
+    return Edges(edges.sigma.to(dtype), edges.U.to(dtype), edges.V.to(dtype), edges.accepted)

@@ -1,0 +1,96 @@
+"""The exact gradient but for the tolerance of its edges: matrix products inside, Lanczos at the edges."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cmr_runner.spectral.decomposition import check_finite, working
+from cmr_runner.spectral.engines.assembly import (
+    add_edge_terms_,
+    all_traces,
+    assembled,
+    normalisation,
+    polynomial_moments,
+    slopes,
+)
+from cmr_runner.spectral.engines.chunks import chunk_bounds, joined, replaced, shared_workers
+from cmr_runner.spectral.engines.edges import Edges, gram_edges
+from cmr_runner.spectral.engines.exact import exact_with_edges
+from cmr_runner.spectral.engines.polynomials import gradient_product, interior, normalised_gram_
+from cmr_runner.spectral.engines.warm_start import WarmStart
+from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
+
+STEPS = 16
+
+
+class FastEngine:
+    """Moments from powers of Ĝ, edges from `steps` Lanczos steps that start at the last step's edge vectors.
+
+    A layer whose edges fail their residual check is computed by the exact engine, as is the first step of a group.
+    """
+
+    name = "fast"
+
+    def __init__(self, *, seed: int = 0, steps: int = STEPS) -> None:
+        if steps < 2:
+            raise ValueError(f"steps must be >= 2, got {steps}")
+        self.steps = steps
+        self.warm = WarmStart(seed)
+
+    def name_for(self, shape: tuple[int, int]) -> str:
+        return self.name
+
+    def penalty(self, W: Tensor, spec: PenaltySpec, *, group: str, step: int) -> LayerPenalty:
+        A = working(W)
+        check_finite(A)
+        start = self.warm.start(group, A, step)
+        pieces = [
+            partial(_piece, A[i:j], spec, None if start is None else start[i:j], self.steps) for i, j in chunk_bounds(A)
+        ]
+        results = shared_workers().map(pieces)
+        self.warm.keep(group, torch.cat([V for _, V in results]))
+        return joined([penalty for penalty, _ in results]).to(W.dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.warm.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.warm.load_state_dict(state)
+
+
+def _piece(W: Tensor, spec: PenaltySpec, start: Tensor | None, steps: int) -> tuple[LayerPenalty, Tensor]:
+    """The penalty of W (b, m, n), and its edge vectors on the short side (b, 2, r) to start from next time."""
+    if start is None or min(W.shape[1:]) <= steps:  # then the Krylov space would be everything
+        return exact_with_edges(W, spec)
+    tall = W if W.shape[1] >= W.shape[2] else W.mT
+    G = torch.bmm(tall.mT, tall)
+    edges = gram_edges(tall, G, start, steps, spec.eps)
+    penalty = penalty_from_edges(W, G, edges, spec)
+    refused = ~edges.accepted | too_narrow(edges)
+    if not refused.any():
+        return penalty, edges.V
+    exact, V = exact_with_edges(W[refused], spec)
+    exact.fallbacks = int(refused.sum())
+    return replaced(penalty, refused, exact), edges.V.index_put((refused,), V)
+
+
+def too_narrow(edges: Edges) -> Tensor:
+    """(B,) bool: a spectrum so narrow that Ĝ = (G − cI)/d, by subtraction, would keep no more than half the digits."""
+    lam_max, lam_min = edges.sigma.square().unbind(-1)
+    return lam_max - lam_min <= torch.finfo(edges.sigma.dtype).eps ** 0.5 * lam_max
+
+
+def penalty_from_edges(W: Tensor, G: Tensor, edges: Edges, spec: PenaltySpec) -> LayerPenalty:
+    """The penalty of W (B, m, n) given its edges, all else by products; G, the short side's Gram matrix, is used up."""
+    tall = W if W.shape[1] >= W.shape[2] else W.mT
+    norm = normalisation(edges, (W.shape[1], W.shape[2]), spec)
+    powers = interior(tall, normalised_gram_(G, norm.c.to(G), norm.d.to(G)), norm.c, norm.d, spec.K)
+    traces = all_traces(powers.traces, norm)
+    s, moment = polynomial_moments(traces, norm, spec)
+    slope = slopes(edges, traces, norm, spec, s)
+    gradient = add_edge_terms_(gradient_product(tall, powers, slope.h), edges, slope.edge)
+    return assembled(edges, s, moment, gradient if tall is W else gradient.mT, spec)
