@@ -1,0 +1,198 @@
+"""CMR in somebody else's loop: it does what the runner does, and leaves the model alone."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from cmr_runner import CMR, analyze
+from cmr_runner.data.batches import epoch_order
+from cmr_runner.data.synthetic import synthetic
+from cmr_runner.models import MLP
+from cmr_runner.training.loop import Trainer
+from cmr_runner.training.optimizers import adam
+
+X = torch.randn(32, 12, generator=torch.Generator().manual_seed(1))
+Y = torch.randint(0, 4, (32,), generator=torch.Generator().manual_seed(2))
+
+
+def network() -> MLP:
+    torch.manual_seed(0)
+    return MLP((12,), 4, depth=4, width=16)
+
+
+def gradients(model: nn.Module) -> list[torch.Tensor]:
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def test_drop_in_gives_step_for_step_the_gradients_of_the_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = synthetic(train=256, test=16)
+    keys = {"lam": 0.02, "warmup": 2, "steps_per_epoch": 4, "seed": 0}
+    seen: list[list[torch.Tensor]] = []
+
+    def runner_model() -> MLP:
+        torch.manual_seed(0)
+        return MLP(data.input_shape, 10, depth=4, width=16)
+
+    model = runner_model()
+    optimizer = adam(model)
+    step = optimizer.step
+    monkeypatch.setattr(optimizer, "step", lambda: (seen.append(gradients(model)), step()))
+    trainer = Trainer(
+        model=model, data=data, regularizer=CMR(model, **keys), optimizer=optimizer, seed=0, epochs=2, clip_norm=5.0
+    )
+    for _ in trainer.run():
+        pass
+
+    own = runner_model()
+    cmr, optimizer = CMR(own, **keys), adam(own)
+    expected = iter(seen)
+    for epoch in (1, 2):
+        for batch in epoch_order(256, seed=0, epoch=epoch).split(64):
+            optimizer.zero_grad()
+            cross_entropy(own(data.train_x[batch]), data.train_y[batch]).backward()
+            cmr.add_gradients()
+            torch.nn.utils.clip_grad_norm_(own.parameters(), 5.0)
+            for ours, theirs in zip(gradients(own), next(expected), strict=True):
+                assert torch.equal(ours, theirs)
+            optimizer.step()
+    assert len(seen) == 8
+
+
+def test_model_is_left_as_it_was() -> None:
+    model = network()
+    keys, hooks = list(model.state_dict()), len(model._forward_hooks) + len(model._backward_hooks)
+    weights = copy.deepcopy(model.state_dict())
+    cmr = CMR(model)
+    cross_entropy(model(X), Y).backward()
+    cmr.add_gradients()
+    assert list(model.state_dict()) == keys
+    assert len(model._forward_hooks) + len(model._backward_hooks) == hooks == 0
+    assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_gradient_accumulation_caps_against_the_accumulated_gradient() -> None:
+    whole, halves = network(), network()
+    cross_entropy(whole(X), Y).backward()
+    for part in (slice(0, 16), slice(16, 32)):
+        (cross_entropy(halves(X[part]), Y[part]) / 2).backward()
+    for model in (whole, halves):
+        CMR(model, lam=10.0).add_gradients()
+    for one, other in zip(gradients(whole), gradients(halves), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_last_tells_what_was_added() -> None:
+    model = network()
+    cross_entropy(model(X), Y).backward()
+    before = gradients(model)
+    cmr = CMR(model, lam=10.0, rho_spec=0.25)
+    cmr.add_gradients()
+    last = cmr.last
+    assert last is not None
+    added = torch.cat([(g - b).flatten() for g, b in zip(gradients(model), before, strict=True)]).norm()
+    task = torch.cat([b.flatten() for b in before]).norm()
+    torch.testing.assert_close(last.norm_task, task)
+    torch.testing.assert_close(last.norm_spec, added, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(added, 0.25 * task, rtol=1e-3, atol=1e-6)
+    assert float(last.cap) < 1
+    assert last.lambda_t == 10.0
+    assert last.kappa.tolist() == pytest.approx(analyze(model)["kappa"].tolist(), rel=1e-2)
+
+
+def test_autocast_does_not_change_the_spectra() -> None:
+    plain, autocast = network(), network()
+    CMR(plain, mixing="uncapped", engine="exact").add_gradients()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        CMR(autocast, mixing="uncapped", engine="exact").add_gradients()
+    for one, other in zip(gradients(plain), gradients(autocast), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_grad_scaler_unscaled_first_gives_the_unscaled_gradients() -> None:
+    plain, scaled = network(), network()
+    cross_entropy(plain(X), Y).backward()
+    CMR(plain, lam=10.0).add_gradients()
+
+    optimizer = torch.optim.SGD(scaled.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    scaler.scale(cross_entropy(scaled(X), Y)).backward()
+    scaler.unscale_(optimizer)  # the cap compares norms, so the task's gradient must have its true size
+    CMR(scaled, lam=10.0).add_gradients()
+    for one, other in zip(gradients(plain), gradients(scaled), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("engine", ["exact", "auto"])
+def test_restored_state_continues_bit_for_bit(every: int, engine: str) -> None:
+    def train(model: nn.Module, cmr: CMR, steps: int) -> None:
+        for _ in range(steps):
+            model.zero_grad()
+            cross_entropy(model(X), Y).backward()
+            cmr.add_gradients()
+            with torch.no_grad():
+                for p in model.parameters():
+                    p -= 0.1 * p.grad
+
+    straight = network()
+    train(straight, CMR(straight, warmup=6, every=every, engine=engine), 7)
+
+    first = network()
+    cmr = CMR(first, warmup=6, every=every, engine=engine)
+    train(first, cmr, 4)
+    second = network()
+    second.load_state_dict(first.state_dict())
+    resumed = CMR(second, warmup=6, every=every, engine=engine)
+    resumed.load_state_dict(copy.deepcopy(cmr.state_dict()))
+    train(second, resumed, 3)
+    assert all(torch.equal(a, b) for a, b in zip(straight.parameters(), second.parameters(), strict=True))
+    assert resumed.step == 7
+
+
+def test_half_precision_weights_get_finite_gradients_of_their_own_dtype() -> None:
+    model = nn.Linear(8, 8).half()
+    with torch.no_grad():
+        model.weight.copy_(torch.ones(8, 8))  # σ_min = 0: slopes near 1/ε
+    CMR(model, mixing="uncapped", engine="exact").add_gradients()
+    assert model.weight.grad.dtype == torch.float16
+    assert torch.isfinite(model.weight.grad).all()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"lam": -1}, r"regularizer.lam must be >= 0, got -1"),
+        ({"lam": float("nan")}, r"regularizer.lam must be >= 0, got nan"),
+        ({"rho_spec": 0}, r"regularizer.rho_spec must be in \(0, 1\], got 0"),
+        ({"rho_spec": 1.5}, r"regularizer.rho_spec must be in \(0, 1\], got 1.5"),
+        ({"K": 2}, r"regularizer.K must be an integer >= 3, got 2"),
+        ({"eps": 0}, r"regularizer.eps must be finite and > 0, got 0"),
+        ({"gram": "rows"}, r"regularizer.gram must be short_side or columns, got rows"),
+        ({"mixing": "none"}, r"regularizer.mixing must be one of penalty_cap, algorithm1, uncapped, got none"),
+        ({"warmup": -1}, r"regularizer.warmup must be >= 0, got -1"),
+        ({"every": 0}, r"regularizer.every must be an integer >= 1, got 0"),
+        ({"engine": "quick"}, r"regularizer.engine must be one of .*, got quick"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_its_full_key(keys: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CMR(network(), **keys)  # type: ignore[arg-type]
+
+
+def test_analyze_gives_a_row_a_layer_and_nan_where_it_is_not_finite() -> None:
+    model = network()
+    with torch.no_grad():
+        model.layers[1].weight.copy_(torch.diag(torch.linspace(4, 1, 16)))
+        model.layers[2].weight.fill_(torch.nan)
+    table = analyze(model, K=4)
+    assert list(table.columns) == [
+        *["layer", "rows", "cols", "kappa", "sigma_max", "sigma_min", "stable_rank", "rho_cond", "rho_moment"],
+        *["s_3", "s_4"],
+    ]
+    assert table["layer"].tolist() == [f"layers.{i}.weight" for i in range(4)]
+    assert table["kappa"][1] == pytest.approx(4.0)
+    assert table.loc[2, "kappa":].isna().all()
