@@ -91,7 +91,7 @@ def test_float32_matches_twin_to_eps_kappa(kappa, shape, term, gram):
 @pytest.mark.parametrize("shape", [(48, 48), (64, 40), (40, 64)])
 @pytest.mark.parametrize("kappa", [2.0, 25.0, 40.0, 1e3])
 def test_float32_is_as_good_on_both_sides_of_the_engines_gram_shortcut(kappa, shape):
-    """From side 32 up and κ < 29 the engine takes float32 vectors from the Gram matrix: eps·κ² there is within p·eps·κ."""
+    """From side 32 and below κ = 29 the engine takes float32 vectors from the Gram matrix: eps·κ² is within p·eps·κ."""
     W = with_spectrum(geometric(kappa, min(shape)), *shape).float()
     tolerance = max(shape) * torch.finfo(torch.float32).eps * kappa * (1 + 1 / least_relative_gap(kappa, min(shape)))
     for term in ("cond", "moment"):
