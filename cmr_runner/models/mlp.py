@@ -5,13 +5,8 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "tanh": nn.Tanh,
-    "relu": nn.ReLU,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
-    "identity": nn.Identity,
-}
+from cmr_runner.models.activations import activation_named
+from cmr_runner.models.shapes import at_least_one
 
 
 class MLP(nn.Module):
@@ -28,15 +23,10 @@ class MLP(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if depth < 1:
-            raise ValueError(f"model.depth must be >= 1, got {depth}")
-        if width < 1:
-            raise ValueError(f"model.width must be >= 1, got {width}")
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"model.activation must be one of {', '.join(ACTIVATIONS)}, got {activation}")
-        sizes = [math.prod(input_shape), *[width] * (depth - 1), num_classes]
+        hidden = [at_least_one("width", width)] * (at_least_one("depth", depth) - 1)
+        sizes = [math.prod(input_shape), *hidden, num_classes]
         self.layers = nn.ModuleList(nn.Linear(n_in, n_out, bias=bias) for n_in, n_out in pairwise(sizes))
-        self.activation = ACTIVATIONS[activation]()
+        self.activation = activation_named(activation)
 
     def forward(self, x: Tensor) -> Tensor:
         z = x.flatten(1)  # (B, d_0)
