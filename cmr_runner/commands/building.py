@@ -15,6 +15,8 @@ from cmr_runner.commands.settings import Mistake, Settings
 from cmr_runner.training.loop import Trainer, steps_per_epoch
 from cmr_runner.training.seeding import generator
 
+NUMBERS = (int, float, "int", "float")  # annotations, as objects and as text
+
 
 def resolve_device(requested: str) -> str:
     """`auto` is CUDA where there is one, else the CPU; mps has no float64, so it is taken only when asked for."""
@@ -83,6 +85,8 @@ def _check_keys(group: str, node: DictConfig) -> None:
         if key not in parameters:
             known = ", ".join(f"{group}.{name}" for name in keys if name in parameters)
             raise Mistake(f"{group}.{key}={node[key]}: no such key; {node['_target_']} is given {known or 'no keys'}")
+        if parameters[key].annotation in NUMBERS and isinstance(node[key], str | bool):
+            raise Mistake(f"{group}.{key} must be a number, got {node[key]!r}")
 
 
 def _named(group: str, error: BaseException) -> str:

@@ -27,9 +27,15 @@ LAUNCHER_PLUGINS = {"joblib": "joblib", "submitit_local": "submitit", "submitit_
 LONGEST = 400
 
 
+def settings_last(arguments: list[str]) -> list[str]:
+    """Options before settings: Hydra's parser takes an option between two settings for an error."""
+    settings = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
+    return [*(argument for argument in arguments if argument not in settings), *settings]
+
+
 def unknown_option(arguments: list[str]) -> str | None:
     """The first argument that is neither an option of Hydra's nor a setting, as one line."""
-    _, unknown = get_args_parser().parse_known_args(arguments)
+    _, unknown = get_args_parser().parse_known_args(settings_last(arguments))
     for argument in unknown:
         key = argument.lstrip("-").partition("=")[0].replace("-", "_")
         return f"unknown option {argument}: settings are written key=value; is it {_guess(key)}? (see --help)"

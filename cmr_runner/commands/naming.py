@@ -9,7 +9,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from cmr_runner.commands.settings import parallel_jobs
+from cmr_runner.commands.settings import cores, parallel_jobs
 from cmr_runner.runs.identity import Identity, config_hash, deciding_config, readable_name
 
 NO_EXPERIMENT = "single"
@@ -65,10 +65,11 @@ def _defaults(
 
 
 def register_resolvers() -> None:
-    """`${cmr.experiment:}` and `${cmr.run:}` for hydra.run.dir and hydra.sweep; `${cmr.jobs:…}` for launchers."""
+    """`${cmr.experiment:}` and `${cmr.run:}` for hydra.run.dir and hydra.sweep; the others for launchers."""
     OmegaConf.register_new_resolver("cmr.experiment", _experiment, replace=True)
     OmegaConf.register_new_resolver("cmr.run", _run_name, replace=True)
     OmegaConf.register_new_resolver("cmr.jobs", parallel_jobs, replace=True)
+    OmegaConf.register_new_resolver("cmr.cores", cores, replace=True)
 
 
 def _experiment(*, _root_: DictConfig) -> str:

@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from cmr_runner.commands import mistakes, naming
-from cmr_runner.commands.execution import Job, execute, failure_text, unwritable
+from cmr_runner.commands.execution import FULL, Job, execute, failure_text
 from cmr_runner.commands.progress import Progress
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.commands.stopping import STOP
@@ -77,7 +77,7 @@ def run_job(cfg: DictConfig, node: DictConfig, journal: Journal | None = None) -
         command=os.environ.get(COMMAND_VARIABLE) or shell_command(),
         notes=_hydra_record(cfg, node),
     )
-    prefix = "" if alone else f"[{identity.directory_name}] "
+    prefix = "" if alone else f"[{node.job.num}] "
     progress = Progress(settings.progress, prefix=prefix, alone=alone, debug=settings.debug)
     parent = os.getppid() if launcher == "joblib" else None
 
@@ -130,6 +130,7 @@ def _main(arguments: list[str]) -> int:
     os.environ[COMMAND_VARIABLE] = shell_command()
     # Threads that spin while they wait make a run many times slower as soon as a core is shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    sys.argv[1:] = mistakes.settings_last(arguments)
     trouble = 0
     with STOP.listening():
         try:
@@ -151,9 +152,15 @@ def _explain(error: Exception, overrides: list[str]) -> int:
     if line:
         return _complain(line, 2)
     if isinstance(error, OSError):
-        outcome = unwritable(error, Path(error.filename or "."))
-        return _complain(outcome.reason, outcome.exit_code)
+        return _complain(*_unwritable(error))
     return _complain(f"{type(error).__name__}: {' '.join(str(error).split())}", 1)
+
+
+def _unwritable(error: OSError) -> tuple[str, int]:
+    """Hydra could not make a directory, before any job: the place is wrong unless it is full."""
+    if error.errno in FULL:
+        return failure_text(error, Path(error.filename or ".")), 1
+    return f"output_root: cannot write {error.filename}: {error.strerror}", 2
 
 
 def _conclude(trouble: int) -> int:

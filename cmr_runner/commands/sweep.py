@@ -20,6 +20,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from cmr_runner.commands.progress import aligned
+from cmr_runner.commands.settings import parallel_jobs
 from cmr_runner.commands.stopping import STOP
 from cmr_runner.runs.atomic import replace_file
 from cmr_runner.runs.outcome import FAILURE, Outcome
@@ -125,6 +126,18 @@ class SweepCallback(Callback):
             return  # Hydra meets the same directory next and raises what main() reports
         STOP.on_request = journal.request_stop
         STOP.hold()
+        _tame(config)
+
+
+def _tame(config: DictConfig) -> None:
+    """What a launcher does by default and its own settings cannot change."""
+    launcher = config.hydra.runtime.choices["hydra/launcher"]
+    sweeper = config.hydra.sweeper
+    if launcher == "submitit_local" and "max_batch_size" in sweeper and sweeper.max_batch_size is None:
+        sweeper.max_batch_size = parallel_jobs(config.threads)  # else all jobs start at once
+    if launcher == "ray":
+        os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # jobs print equal lines, each of which counts
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 
 def report_lines(outcomes: dict[int, Outcome]) -> list[str]:
@@ -132,10 +145,15 @@ def report_lines(outcomes: dict[int, Outcome]) -> list[str]:
     rows = [["job", "outcome", "seconds", "run", "reason"]]
     for number, outcome in sorted(outcomes.items()):
         name = Path(outcome.directory).name
-        rows.append([str(number), outcome.kind, f"{outcome.seconds:.1f}", name, outcome.reason])
-    counts = Counter(outcome.kind for outcome in outcomes.values())
+        rows.append([str(number), _word(outcome), f"{outcome.seconds:.1f}", name, outcome.reason])
+    counts = Counter(_word(outcome) for outcome in outcomes.values())
     summary = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
     return [*aligned(rows, left=frozenset({1, 3, 4})), f"{len(outcomes)} jobs: {summary or 'none started'}"]
+
+
+def _word(outcome: Outcome) -> str:
+    """A value the user got wrong is, among other jobs, one more that failed."""
+    return "failed" if outcome.kind == "invalid" else outcome.kind
 
 
 def sweep_exit_code(outcomes: dict[int, Outcome]) -> int:

@@ -1,0 +1,105 @@
+"""The real cmr-run in a process of its own, on networks small enough for a test."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA, TIME_COLUMNS
+
+TINY = (
+    "dataset=synthetic",
+    "dataset.train=64",
+    "dataset.test=32",
+    "dataset.shape=[12]",
+    "model.depth=3",
+    "model.width=8",
+    "trainer.batch_size=16",
+)
+PATIENCE = 120.0  # seconds until a process that should have ended, or acted, is given up
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "cmr_runner", *TINY, *words]
+
+
+def environment(**extra: str) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", **extra}
+
+
+def start(cwd: Path, *words: str, **extra: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command(*words),
+        cwd=cwd,
+        env=environment(**extra),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(cwd: Path, *words: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*words), cwd=cwd, env=environment(**extra), capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+def directories(root: Path) -> list[Path]:
+    """Run directories under `root`, those set aside left out."""
+    return sorted(path.parent for path in root.glob("outputs/*/*/run.json") if path.parent.suffix != ".old")
+
+
+def only_directory(root: Path) -> Path:
+    (directory,) = directories(root)
+    return directory
+
+
+def record(directory: Path) -> dict:
+    return json.loads((directory / "run.json").read_text())
+
+
+def results(directory: Path) -> dict[str, object]:
+    """What must be equal between two equal runs: every CSV but for its times, and the weights, byte for byte."""
+    return {
+        METRICS: untimed((directory / METRICS).read_text()),
+        LAYERS: (directory / LAYERS).read_bytes(),
+        SPECTRA: (directory / SPECTRA).read_bytes(),
+        "model.pt": (directory / "model.pt").read_bytes(),
+    }
+
+
+def untimed(text: str) -> list[dict[str, str]]:
+    rows = list(csv.DictReader(io.StringIO(text)))
+    return [{key: cell for key, cell in row.items() if key not in TIME_COLUMNS} for row in rows]
+
+
+def when(process: subprocess.Popen[str], condition: Callable[[], bool], pause: float = 0.01) -> bool:
+    """Wait for `condition`, looking again after `pause`; False if the process ended first."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        if process.poll() is not None:
+            return False
+        time.sleep(pause)
+    raise AssertionError("neither the condition nor the end of the process came")
+
+
+def holds(process: subprocess.Popen[str], directory: Path) -> bool:
+    """Whether `process` has the run's lock: its imports are behind it and it writes soon."""
+    try:
+        holder = json.loads((directory.parent / ".locks" / f"{directory.name}.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return holder["pid"] == process.pid
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
