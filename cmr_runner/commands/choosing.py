@@ -38,8 +38,8 @@ def runs_parser(prog: str, description: str, out: str) -> OneLineParser:
     return parser
 
 
-def chosen_runs(parser: OneLineParser, options: argparse.Namespace) -> list[Run]:
-    """The runs meant by the arguments. What could not be read goes to standard error."""
+def chosen_runs(parser: OneLineParser, options: argparse.Namespace) -> tuple[list[Run], list[str]]:
+    """The runs meant by the arguments, and notes on what could not be read, which also go to standard error."""
     for path in options.paths:
         if not path.exists():
             parser.error(f"argument PATH: {path} does not exist")
@@ -52,8 +52,9 @@ def chosen_runs(parser: OneLineParser, options: argparse.Namespace) -> list[Run]
         chosen = selected(runs, options.filter)
     except SelectionError as error:
         parser.error(f"argument --filter: {error}")
-    say_notes(parser.prog, notes + run_notes(chosen))
-    return chosen
+    notes += run_notes(chosen)
+    say_notes(parser.prog, notes)
+    return chosen, notes
 
 
 def say_notes(prog: str, notes: Sequence[str]) -> None:

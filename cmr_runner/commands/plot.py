@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.out = options.out or options.paths[0] / "figures"
     drawn = partial(draw, parser, options)
     if options.list:
-        return exit_code(parser.prog, lambda: list_groups(chosen_runs(parser, options)))
+        return exit_code(parser.prog, lambda: list_groups(chosen_runs(parser, options)[0]))
     if options.watch:
         return exit_code(parser.prog, lambda: watch(options.paths, drawn, options.every))
     return exit_code(parser.prog, drawn)
@@ -41,7 +41,7 @@ def list_groups(runs: Sequence[Run]) -> int:
 
 def draw(parser: OneLineParser, options: argparse.Namespace) -> int:
     """Draw what there are runs for; say what is missing, and how to make it."""
-    runs = chosen_runs(parser, options)
+    runs, _ = chosen_runs(parser, options)
     if options.by:
         _check_by(parser, runs, options.by)
     requests = [figure for figure in FIGURES if (figure.name in options.only if options.only else not options.by)]

@@ -5,25 +5,14 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
-from cmr_runner.figures.grouping import Group, Setting, settings
-from cmr_runner.figures.methods import PAPER_METHODS
+from cmr_runner.figures.grouping import Group, Setting
+from cmr_runner.figures.paper_settings import baseline_settings
 from cmr_runner.figures.quantities import ACCURACY, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90
 from cmr_runner.figures.statistics import mean, standard_deviation
 from cmr_runner.figures.style import Drawing, finish, legend_above, new_figure, stem_of
 from cmr_runner.runs.table import Run
 
 HATCHES = {"none": "", "l2": "//", "spectral_norm": "..", "cmr": "", "spectral_norm_cmr": "\\\\"}
-
-
-def baseline_settings(runs: Sequence[Run]) -> list[Setting]:
-    """Settings of the paper's Experiment 2: vanilla beside another of its methods, not under κ-stress."""
-    found = [
-        setting
-        for setting in settings([run for run in runs if run.method in PAPER_METHODS])
-        if setting.init != "kappa_stress" and setting.of("none") and len(setting.groups) > 1
-    ]
-    own = [setting for setting in found if setting.experiment == "standard_baselines"]
-    return own or found
 
 
 def baseline_figures(runs: Sequence[Run]) -> Iterator[Drawing]:

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from cmr_runner.figures.grouping import Group
 from cmr_runner.figures.quantities import Quantity
+from cmr_runner.figures.seed_curves import seed_matrix
 from cmr_runner.figures.statistics import bootstrap_band
 from cmr_runner.figures.style import epoch_axis, log_axis
 from cmr_runner.runs.table import Run
@@ -15,15 +16,6 @@ from cmr_runner.runs.table import Run
 MOST_LINES = 8
 END_MARKS = {"diverged": "x"}
 UNFINISHED = ">"
-
-
-def seed_matrix(runs: Sequence[Run], quantity: Quantity) -> tuple[np.ndarray, np.ndarray]:
-    """Epochs and values (runs × epochs), nan where a run has no row."""
-    epochs = np.unique(np.concatenate([run.metrics["epoch"] for run in runs]))
-    values = np.full((len(runs), len(epochs)), np.nan)
-    for row, run in zip(values, runs, strict=True):
-        row[np.searchsorted(epochs, run.metrics["epoch"])] = quantity.values(run.metrics)
-    return epochs, values
 
 
 def draw_curves(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None:

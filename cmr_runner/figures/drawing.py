@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cmr_runner.figures.catalogue import Figure
+from cmr_runner.runs.atomic import replace_file
 from cmr_runner.runs.table import Run
 
 
@@ -57,11 +58,9 @@ def outcome(job: DrawingJob, figure: Figure) -> Outcome:
 
 def write_captions(out: Path, captions: Sequence[tuple[Path, str]]) -> None:
     """captions.md, what a reader of each figure must be told."""
-    from cmr_runner.figures.style import write_whole
-
     if captions:
         text = "# Captions\n\n" + "".join(f"- `{path.as_posix()}`: {caption}\n" for path, caption in captions)
-        write_whole(out / "captions.md", lambda part: part.write_text(text, encoding="utf-8"))
+        replace_file(out / "captions.md", text.encode())
 
 
 def available_cores() -> int:

@@ -13,6 +13,7 @@ from cmr_runner.figures.methods import Look, looks, method_label, method_rank
 from cmr_runner.figures.quantities import Quantity
 from cmr_runner.runs.table import Run, value_text
 
+PAPER_EXPERIMENTS = ("kappa_stress", "standard_baselines")
 SYMBOLS = {"lam": "λ", "rho_spec": "ρ_spec", "alpha1": "α₁", "alpha2": "α₂", "beta": "β", "eps": "ε"}
 
 
@@ -105,8 +106,10 @@ def settings(runs: Iterable[Run]) -> list[Setting]:
 
 
 def experiments(runs: Iterable[Run]) -> list[tuple[str, tuple[Group, ...]]]:
-    """Each experiment with its groups, comparable or not."""
-    return [(part[0].experiment, group_runs(part)) for part in _partition(runs, lambda run: run.experiment)]
+    """Each experiment with its groups, comparable or not; the paper's come first."""
+    parts = _partition(runs, lambda run: run.experiment)
+    parts.sort(key=lambda part: (part[0].experiment not in PAPER_EXPERIMENTS, part[0].experiment))
+    return [(part[0].experiment, group_runs(part)) for part in parts]
 
 
 def series_along(runs: Iterable[Run], key: str) -> list[Setting]:

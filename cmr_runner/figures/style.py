@@ -1,9 +1,9 @@
 """One look for all figures: sizes for a paper's column, type of 7 points and more, and bytes that do not change."""
 
-import os
+import io
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+
+from cmr_runner.runs.atomic import replace_file
 
 COLUMN = 3.4  # inches: one column of a two-column paper
 PAGE = 6.9
@@ -145,39 +147,30 @@ def save(drawing: Drawing, out: Path, formats: tuple[str, ...], dpi: int) -> lis
         figure.set_layout_engine("none")
     paths = [folder / f"{slug(drawing.stem)}.{extension}" for extension in formats]
     for path in paths:
-        kind = path.suffix[1:]
-        write_whole(path, lambda part, kind=kind: _print(figure, part, kind))  # type: ignore[misc]
+        buffer = io.BytesIO()
+        _print(figure, buffer, path.suffix[1:])
+        replace_file(path, buffer.getvalue())
     return paths
-
-
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside the target and move into place."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        write(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _grow(figure: Figure, lines: int) -> None:
     figure.set_figheight(figure.get_figheight() + LINE * lines)
 
 
-def _print(figure: Figure, path: Path, kind: str) -> None:
+def _print(figure: Figure, file: io.BytesIO, kind: str) -> None:
     # The canvases' own print methods: Figure.savefig lays the figure out again for each file.
     if kind == "png":
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        FigureCanvasAgg(figure).print_png(path, metadata=METADATA[kind])
+        FigureCanvasAgg(figure).print_png(file, metadata=METADATA[kind])
     elif kind == "pdf":
         from matplotlib.backends.backend_pdf import FigureCanvasPdf
 
-        FigureCanvasPdf(figure).print_pdf(path, metadata=METADATA[kind])
+        FigureCanvasPdf(figure).print_pdf(file, metadata=METADATA[kind])
     else:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-        FigureCanvasSVG(figure).print_svg(path, metadata=METADATA[kind])
+        FigureCanvasSVG(figure).print_svg(file, metadata=METADATA[kind])
 
 
 def _log10(value: float) -> float:

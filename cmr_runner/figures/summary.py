@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cmr_runner.figures.grouping import Group
+from cmr_runner.figures.numerals import plus_minus
 from cmr_runner.figures.quantities import SUMMARY, Quantity
 from cmr_runner.figures.statistics import centre, mean, standard_deviation, t_interval
 from cmr_runner.runs.table import value_text
@@ -24,10 +25,8 @@ class Cell:
         """`mean ± standard deviation`, the mean alone for one seed, and a dash where there is nothing."""
         if not self.values:
             return "–"
-        middle, spread = mean(self.values), standard_deviation(self.values)
-        if self.quantity.factor == 100.0:
-            return f"{middle:.2f}" if math.isnan(spread) else f"{middle:.2f} ± {spread:.2f}"
-        return f"{middle:.3g}" if math.isnan(spread) else f"{middle:.3g} ± {spread:.2g}"
+        digits = 4 if self.quantity.factor == 100.0 else 3
+        return plus_minus(mean(self.values), standard_deviation(self.values), digits)
 
 
 def final_cells(group: Group) -> list[Cell]:

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.axes import Axes
 
-from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves, seed_matrix
+from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
 from cmr_runner.figures.grouping import Group, Setting, settings
+from cmr_runner.figures.paper_settings import stress_settings
 from cmr_runner.figures.quantities import ACCURACY, GRAD_NORM, KAPPA, MAX_MOMENT, MEAN_MOMENT, Quantity
+from cmr_runner.figures.seed_curves import seed_matrix
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, finish, legend_above, new_figure, stem_of
 from cmr_runner.runs.table import Run
 
@@ -35,12 +37,6 @@ def training_curves(runs: Sequence[Run]) -> Iterator[Drawing]:
     for setting in settings(runs):
         if (setting.experiment, setting.distinction) not in stressed and len(setting.groups) <= MOST_LINES:
             yield four_panels(setting, setting.groups, "curves")
-
-
-def stress_settings(runs: Sequence[Run]) -> list[Setting]:
-    """Settings of the paper's Experiment 1: its own experiment, or runs started one by one without any."""
-    own = [run for run in runs if run.experiment == "kappa_stress" or not run.in_experiment]
-    return [s for s in settings(own) if s.init == "kappa_stress" and s.of("none") and s.of("cmr")]
 
 
 def four_panels(setting: Setting, groups: Sequence[Group], stem: str) -> Drawing:

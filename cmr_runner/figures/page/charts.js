@@ -1,0 +1,217 @@
+// The charts: four quantities over epochs and the layer map, of one experiment at a time.
+
+const data = JSON.parse(document.querySelector("#payload").textContent);
+const FIRST_QUANTITIES = ["test_accuracy", "grad_norm", "kappa_mean", "mean_abs_moment"];
+const MOST_GROUPS_AT_FIRST = 10;
+const PRINTED_WIDTH = 680; // of A4 and Letter between usual margins, in CSS pixels
+const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+const byId = (id) => document.getElementById(id);
+const quantityOf = (id) => data.quantities.find((quantity) => quantity.id === id);
+const shownGroups = new Set();
+let printing = false;
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+const options = (pairs) => pairs.map(([value, text]) => element("option", { value, textContent: text }));
+const experiment = () => data.experiments[byId("experiment").value];
+
+function ink(name) {
+  if (printing) return { "--text": "#000000", "--line": "#cccccc", "--quiet": "#444444" }[name];
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+// Black lines would vanish on a dark page.
+const lineColor = (group) => (group.color === "#000000" ? ink("--text") : group.color);
+
+function faded(color) {
+  const [red, green, blue] = [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16));
+  return `rgba(${red},${green},${blue},0.2)`;
+}
+
+function meanTraces(group, quantity) {
+  const [centre, low, high] = group.curves[quantity] ?? [];
+  if (!centre) return [];
+  const color = lineColor(group);
+  const traces = [{
+    x: group.epochs, y: centre, name: `${group.label} (n = ${group.n})`, mode: "lines+markers",
+    line: { color, dash: group.dash, width: 2 }, marker: { color, symbol: group.symbol, size: 7 },
+    hovertemplate: "%{y:.4~g}",
+  }];
+  if (low) {
+    const inside = group.epochs.map((_, i) => i).filter((i) => low[i] !== null && high[i] !== null);
+    traces.unshift({
+      x: [...inside.map((i) => group.epochs[i]), ...inside.map((i) => group.epochs[i]).reverse()],
+      y: [...inside.map((i) => high[i]), ...inside.map((i) => low[i]).reverse()],
+      fill: "toself", fillcolor: faded(color), line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false,
+    });
+  }
+  return traces;
+}
+
+function runTrace(run, group, quantity) {
+  const y = run.curves[quantity] ?? [];
+  const color = lineColor(group);
+  const last = y.reduce((end, value, i) => (value === null ? end : i), -1);
+  const mark = run.ending === "diverged" ? "x-thin" : "triangle-right";
+  return {
+    x: run.epochs, y, name: `${group.label}, seed ${run.seed}`, mode: "lines+markers",
+    line: { color, dash: group.dash, width: 1.2 },
+    marker: {
+      color, symbol: y.map((_, i) => (i === last && !run.complete ? mark : group.symbol)),
+      size: y.map((_, i) => (i === last && !run.complete ? 11 : 4)), line: { color, width: run.ending === "diverged" ? 2 : 0 },
+    },
+    hovertemplate: `%{y:.4~g}${run.complete ? "" : ` (${run.ending})`}`,
+  };
+}
+
+function groupTraces(group, quantity) {
+  const runs = group.runs.filter(picked).map((i) => data.runs[i]);
+  const complete = runs.filter((run) => run.complete);
+  const asMean = byId("mode").value === "mean" && complete.length > 0 && complete.length === group.n;
+  const single = asMean ? runs.filter((run) => !run.complete) : runs;
+  return [...(asMean ? meanTraces(group, quantity) : []), ...single.map((run) => runTrace(run, group, quantity))];
+}
+
+function layout(title, log) {
+  const axis = { gridcolor: ink("--line"), linecolor: ink("--line"), zeroline: false, color: ink("--text"), automargin: true };
+  return {
+    margin: { l: 60, r: 12, t: 8, b: 44 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: ink("--text"), size: 12, family: getComputedStyle(document.body).fontFamily }, showlegend: false, hovermode: "x unified",
+    hoverlabel: { bgcolor: printing ? "#ffffff" : ink("--panel"), font: { color: ink("--text") } },
+    xaxis: { ...axis, title: { text: "epoch" }, rangemode: "tozero", hoverformat: "~g" },
+    yaxis: { ...axis, title: { text: log ? `${title} (log)` : title }, type: log ? "log" : "linear", exponentformat: "power" },
+  };
+}
+
+// Whole powers of ten where there are several; else steps between them.
+function logTicks(traces) {
+  const [low, high] = extremes(traces.flatMap((trace) => trace.y).filter((y) => y > 0));
+  if (!(high / low <= 50)) return { dtick: Math.max(1, Math.round(Math.log10(high / low) / 6)) };
+  const powers = [-1, 0, 1].map((step) => 10 ** (Math.floor(Math.log10(high)) + step));
+  const steps = powers.flatMap((power) => (high / low > 5 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 7]).map((digit) => digit * power));
+  const tickvals = steps.filter((x) => x > low / 1.5 && x < high * 1.5);
+  return { tickvals, ticktext: tickvals.map(shortNumber) };
+}
+
+// Spreading a long list over Math.min's arguments would overflow the stack.
+const extremes = (values) => values.reduce(([a, b], x) => [Math.min(a, x), Math.max(b, x)], [Infinity, -Infinity]);
+
+const shortNumber = (x) => (x < 1e5 ? String(Number(x.toPrecision(2))) : x.toExponential(1).replace("e+", "e"));
+
+function drawPanel(panel) {
+  const quantity = quantityOf(panel.select.value);
+  const groups = experiment().groups.filter((i) => shownGroups.has(i)).map((i) => data.groups[i]);
+  const traces = groups.flatMap((group) => groupTraces(group, quantity.id));
+  const figure = layout(quantity.label, panel.log);
+  if (panel.log) Object.assign(figure.yaxis, logTicks(traces));
+  if (printing) figure.width = PRINTED_WIDTH / 2 - 30;
+  if (traces.length > 24) figure.hovermode = "closest";
+  if (!traces.some((trace) => trace.y.some((y) => y !== null))) {
+    figure.annotations = [{ text: "nothing is logged or picked", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }];
+  }
+  panel.button.textContent = panel.log ? "Linear axis" : "Log axis";
+  panel.chart.setAttribute("aria-label", `${quantity.label} over epochs, ${experiment().name}`);
+  Plotly.react(panel.chart, traces, figure, CONFIG);
+}
+
+function makePanel(first) {
+  const select = element("select", { ariaLabel: "Quantity" }, ...options(data.quantities.map((q) => [q.id, q.label])));
+  select.value = first;
+  const button = element("button", { type: "button" });
+  const chart = element("div", { className: "chart" });
+  chart.setAttribute("role", "img");
+  const panel = { select, button, chart, log: quantityOf(first).log };
+  select.addEventListener("change", () => { panel.log = quantityOf(select.value).log; drawPanel(panel); });
+  button.addEventListener("click", () => { panel.log = !panel.log; drawPanel(panel); });
+  byId("charts").append(element("div", { className: "panel" }, element("div", { className: "controls" }, select, button), chart));
+  return panel;
+}
+
+function drawLayers() {
+  const group = data.groups[byId("layer-group").value];
+  const names = experiment().layers;
+  const target = byId("layer-map");
+  const all = experiment().groups.flatMap((i) => data.groups[i].kappa.flat()).filter((k) => k > 0).map(Math.log10);
+  if (!group || !all.length) {
+    Plotly.purge(target);
+    target.textContent = "No layers.csv for this experiment.";
+    return;
+  }
+  if (!target.data) target.textContent = "";
+  const [low, high] = extremes(all);
+  const steps = [0, 0.25, 0.5, 0.75, 1].map((part) => low + part * (high - low));
+  const figure = layout("", false);
+  Object.assign(figure.yaxis, { autorange: "reversed", title: { text: "layer", standoff: 14 }, type: "category" });
+  Object.assign(figure.xaxis, { dtick: Math.max(1, Math.ceil(group.layerEpochs.length / 12)), rangemode: "normal" });
+  figure.hovermode = "closest";
+  figure.height = Math.max(260, Math.min(40 + 22 * names.length, 900));
+  if (printing) figure.width = PRINTED_WIDTH;
+  target.style.height = `${figure.height}px`;
+  Plotly.react(target, [{
+    type: "heatmap", x: group.layerEpochs, y: names, z: group.kappa.map((row) => row.map((k) => (k > 0 ? Math.log10(k) : null))),
+    customdata: group.kappa, colorscale: "Cividis", zmin: low, zmax: high > low ? high : low + 1,
+    hovertemplate: "%{y}, epoch %{x}: κ = %{customdata:.4~g}<extra></extra>",
+    colorbar: { title: { text: "κ(W)" }, tickvals: steps, ticktext: steps.map((x) => shortNumber(10 ** x)) },
+  }], figure, CONFIG);
+}
+
+function listGroups() {
+  const boxes = experiment().groups.map((i) => {
+    const group = data.groups[i];
+    const box = element("input", { type: "checkbox", checked: shownGroups.has(i) });
+    box.addEventListener("change", () => { box.checked ? shownGroups.add(i) : shownGroups.delete(i); drawCurves(); });
+    const swatch = element("span", { className: "swatch" });
+    swatch.style.borderTopColor = lineColor(group);
+    swatch.style.borderTopStyle = { solid: "solid", dot: "dotted" }[group.dash] ?? "dashed";
+    return element("label", {}, box, swatch, `${group.label} (n = ${group.n})`);
+  });
+  const every = element("button", { type: "button", textContent: "All" });
+  const none = element("button", { type: "button", textContent: "None" });
+  every.addEventListener("click", () => { experiment().groups.forEach((i) => shownGroups.add(i)); listGroups(); drawCurves(); });
+  none.addEventListener("click", () => { experiment().groups.forEach((i) => shownGroups.delete(i)); listGroups(); drawCurves(); });
+  byId("groups").replaceChildren(byId("groups").querySelector("legend"), ...boxes, every, none);
+}
+
+const panels = FIRST_QUANTITIES.map((id) => (quantityOf(id) ?? data.quantities[0])?.id).filter(Boolean).map(makePanel);
+const drawCurves = () => panels.forEach(drawPanel);
+const drawAll = () => { listGroups(); drawCurves(); drawLayers(); };
+
+function chooseExperiment() {
+  byId("layer-group").replaceChildren(...options(experiment().groups.map((i) => [i, data.groups[i].label])));
+  drawAll();
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  byId("theme").textContent = theme === "dark" ? "Light" : "Dark";
+  byId("theme").setAttribute("aria-label", `Switch to ${theme === "dark" ? "light" : "dark"} colours`);
+}
+
+function setPrinting(now) {
+  if (now === printing) return;
+  printing = now;
+  const theme = document.documentElement.dataset.theme;
+  if (now) { document.documentElement.dataset.before = theme; setTheme("light"); }
+  else setTheme(document.documentElement.dataset.before);
+  drawAll();
+  document.querySelectorAll("details").forEach((details) => { if (now) details.open = true; });
+}
+
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+setTheme(prefersDark.matches ? "dark" : "light");
+prefersDark.addEventListener("change", () => { setTheme(prefersDark.matches ? "dark" : "light"); drawAll(); });
+byId("theme").addEventListener("click", () => { setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"); drawAll(); });
+addEventListener("beforeprint", () => setPrinting(true));
+addEventListener("afterprint", () => setPrinting(false));
+
+data.experiments.forEach((one) => one.groups.slice(0, MOST_GROUPS_AT_FIRST).forEach((i) => shownGroups.add(i)));
+byId("experiment").append(...options(data.experiments.map((one, i) => [i, one.name])));
+byId("experiment").addEventListener("change", chooseExperiment);
+byId("mode").addEventListener("change", drawCurves);
+byId("layer-group").addEventListener("change", drawLayers);
+pickedListeners.push(drawCurves);
+chooseExperiment();

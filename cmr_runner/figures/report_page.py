@@ -1,0 +1,207 @@
+"""The report as one HTML page: text and tables here, charts by the page's own script from the payload."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from cmr_runner.figures.grouping import Group, symbol
+from cmr_runner.figures.quantities import ACCURACY, GRAD_NORM, KAPPA, MEAN_MOMENT
+from cmr_runner.figures.report_payload import payload
+from cmr_runner.figures.reproduction import Comparison, Row
+from cmr_runner.figures.summary import HEADER, summary_rows
+from cmr_runner.figures.verdicts import NOT_REPRODUCED, NOT_RUN, RULE, SAME_DIRECTION, WITHIN
+from cmr_runner.runs.table import Run, value_text, varying_fields
+
+VERDICT_MARKS = {
+    WITHIN: ("good", "✓"),
+    SAME_DIRECTION: ("fair", "≈"),
+    NOT_REPRODUCED: ("poor", "✗"),
+    NOT_RUN: ("none", "–"),
+}
+RUN_QUANTITIES = (ACCURACY, KAPPA, GRAD_NORM, MEAN_MOMENT)
+MOST_OPTIONS = 30
+
+
+def page(
+    experiments: Sequence[tuple[str, Sequence[Group]]],
+    comparisons: Sequence[Comparison],
+    notes: Sequence[str],
+    places: Sequence[str],
+) -> str:
+    from plotly.offline import get_plotlyjs
+
+    # In the payload's order, by which the page's script finds a run's row.
+    runs = [run for _, groups in experiments for group in groups for run in group.runs]
+    parts = {
+        "title": escape(f"cmr_runner: {_count(len(runs), 'run')} of {_count(len(experiments), 'experiment')}"),
+        "style": _file("report.css"),
+        "overview": _overview(runs, places),
+        "reproduction": "".join(map(_comparison, comparisons)),
+        "rule": escape(RULE),
+        "results": "".join(_results(name, groups) for name, groups in experiments),
+        "runs": _run_table(runs),
+        "provenance": _provenance(runs),
+        "notes": _notes(notes, runs),
+        "payload": script_json(payload(experiments)),
+        "plotly": get_plotlyjs(),
+        "script": _file("tables.js") + _file("charts.js"),
+    }
+    return re.sub(r"\{\{ (\w+) \}\}", lambda match: parts[match[1]], _file("report.html"))
+
+
+def script_json(value: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Cells are text and are escaped."""
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return scrolled(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+
+
+def scrolled(table: str) -> str:
+    """A wide table scrolls by itself, also from the keyboard."""
+    return f'<div class="scroll" tabindex="0">{table}</div>'
+
+
+def _cell(text: str) -> str:
+    return f"<td>{escape(text)}</td>"
+
+
+def _overview(runs: Sequence[Run], places: Sequence[str]) -> str:
+    endings = [run.ending for run in runs]
+    counts = ", ".join(f"{endings.count(ending)} {ending}" for ending in dict.fromkeys(sorted(endings)))
+    where = ", ".join(f"<code>{escape(place)}</code>" for place in places)
+    return f"<p>{_count(len(runs), 'run')} under {where}: {escape(counts)}.</p>"
+
+
+def _comparison(comparison: Comparison) -> str:
+    if not comparison.source:
+        source = f"Not run. Make it with <code>{escape(comparison.command)}</code>"
+    elif comparison.departures:
+        departed = escape("; ".join(comparison.departures))
+        source = f"Measured on <b>{escape(comparison.source)}</b>, which departs from the paper in {departed}."
+    else:
+        source = f"Measured on <b>{escape(comparison.source)}</b>, in the paper's setting."
+    columns = ("claim", "paper", "measured", "95 % interval", "seeds", "verdict")
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    body = "".join(map(_comparison_row, comparison.rows))
+    table = f'<table class="verdicts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f"<h3>{escape(comparison.title)}</h3><p>{source}</p>{scrolled(table)}"
+
+
+def _comparison_row(row: Row) -> str:
+    kind, mark = VERDICT_MARKS[row.verdict.kind]
+    basis = f'<span class="basis">{escape(row.verdict.basis)}</span>' if row.verdict.basis else ""
+    cells = "".join(_cell(cell) for cell in (row.paper, row.measured, row.interval, str(row.n or "–")))
+    word = f'<b><span aria-hidden="true">{mark}</span> {escape(row.verdict.kind)}</b>'
+    verdict = f'<td class="verdict {kind}">{word}{basis}</td>'
+    return f'<tr><th scope="row">{escape(row.claim)}</th>{cells}{verdict}</tr>'
+
+
+def _results(experiment: str, groups: Sequence[Group]) -> str:
+    runs = sum(len(group.runs) for group in groups)
+    title = f"{experiment}: {_count(len(groups), 'group')}, {_count(runs, 'run')}"
+    table = html_table(HEADER, summary_rows(groups))
+    opened = " open" if len(groups) <= 20 else ""
+    return f"<details{opened}><summary>{escape(title)}</summary>{table}</details>"
+
+
+def _run_table(runs: Sequence[Run]) -> str:
+    fields = [key for key in varying_fields(runs) if key != "seed"] + ["seed"]
+    quantities = [q for q in RUN_QUANTITIES if any(q.column in run.metrics for run in runs)]
+    columns = ["run", *fields, "status", "last epoch", *(q.short or q.label for q in quantities)]
+    head = "".join(map(_sort_heading, columns))
+    body = "".join(_run_row(i, run, fields, quantities) for i, run in enumerate(runs))
+    tick = '<th scope="col"><span class="hidden">in charts</span></th>'
+    table = f'<table id="runs"><thead><tr>{tick}{head}</tr></thead><tbody>{body}</tbody></table>'
+    filters = _column_filters(runs, [*fields, "status"])
+    return f'<div class="filters" id="column-filters">{filters}</div>{scrolled(table)}'
+
+
+def _sort_heading(key: str) -> str:
+    button = f'<button type="button">{escape(symbol(key))}</button>'
+    return f'<th scope="col" aria-sort="none" title="{escape(key)}">{button}</th>'
+
+
+def _run_row(place: int, run: Run, fields: Sequence[str], quantities: Sequence[Any]) -> str:
+    finals = [float(q.values(run.metrics)[-1]) if len(run.metrics) else math.nan for q in quantities]
+    epochs = run.metrics["epoch"]
+    words = [value_text(run.fields[key]) if key in run.fields else "" for key in fields] + [run.ending]
+    cells = [_value_cell(run.name, run.name, "wide"), *(_value_cell(word, word) for word in words)]
+    cells.append(_value_cell(f"{epochs[-1]:g}" if len(epochs) else "", f"{epochs[-1]:g}" if len(epochs) else ""))
+    cells += [_value_cell(f"{x:.4g}" if math.isfinite(x) else "", repr(x)) for x in finals]
+    title = f' title="{escape(run.error)}"' if run.error else ""
+    tick = f'<td><input type="checkbox" checked data-run="{place}" aria-label="{escape(run.name)} in charts"></td>'
+    return f'<tr class="{escape(run.ending.replace(" ", "-"))}"{title}>{tick}{"".join(cells)}</tr>'
+
+
+def _value_cell(text: str, value: str, kind: str = "") -> str:
+    attribute = f' class="{kind}"' if kind else ""
+    return f'<td{attribute} data-value="{escape(value)}">{escape(text)}</td>'
+
+
+def _column_filters(runs: Sequence[Run], fields: Sequence[str]) -> str:
+    selects = []
+    for column, key in enumerate(fields):
+        values = [run.ending if key == "status" else value_text(run.fields.get(key, "")) for run in runs]
+        distinct = sorted(set(values))
+        if 1 < len(distinct) <= MOST_OPTIONS:
+            options = "".join(f'<option value="{escape(v)}">{escape(v) or "(none)"}</option>' for v in distinct)
+            # Two columns, the tick and the name, come before the first field.
+            selects.append(
+                f'<label>{escape(symbol(key))} <select data-column="{column + 2}" data-field="{escape(key)}">'
+                f'<option value="*">all</option>{options}</select></label>'
+            )
+    return "".join(selects)
+
+
+def _provenance(runs: Sequence[Run]) -> str:
+    """The distinct codes and machines, and how many runs each made."""
+    made: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        record = run.provenance
+        versions = record.get("versions")
+        software = ", ".join(f"{k} {v}" for k, v in versions.items()) if isinstance(versions, dict) else ""
+        sha = value_text(record.get("git_sha") or "unknown")[:12] + " (changed)" * bool(record.get("git_dirty"))
+        machine = [value_text(record.get(key) or "") for key in ("host", "cpu", "threads", "device")]
+        made.setdefault((sha, software, *machine), []).append(run)
+    rows = [[str(len(of_one)), *key, _span(of_one), _commands(of_one)] for key, of_one in made.items()]
+    header = ["runs", "code", "versions", "host", "CPU", "threads", "device", "time", "for example"]
+    return html_table(header, rows)
+
+
+def _span(runs: Sequence[Run]) -> str:
+    times = sorted(
+        value_text(run.provenance[key]) for run in runs for key in ("start", "end") if run.provenance.get(key)
+    )
+    return f"{times[0][:16]} to {times[-1][:16]}" if times else ""
+
+
+def _commands(runs: Sequence[Run]) -> str:
+    return next((value_text(run.provenance["command"]) for run in runs if run.provenance.get("command")), "")
+
+
+def _notes(notes: Sequence[str], runs: Sequence[Run]) -> str:
+    said = [
+        *notes,
+        *(f"{run.name}: {run.ending}{f', {run.error}' if run.error else ''}" for run in runs if not run.complete),
+    ]
+    if not said:
+        return "<p>Every run is complete and every file could be read.</p>"
+    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in said)}</ul>"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
+def _file(name: str) -> str:
+    return (files("cmr_runner.figures") / "page" / name).read_text(encoding="utf-8")
