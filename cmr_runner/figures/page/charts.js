@@ -4,7 +4,10 @@ const data = JSON.parse(document.querySelector("#payload").textContent);
 const FIRST_QUANTITIES = ["test_accuracy", "grad_norm", "kappa_mean", "mean_abs_moment"];
 const MOST_GROUPS_AT_FIRST = 10;
 const PRINTED_WIDTH = 680; // of A4 and Letter between usual margins, in CSS pixels
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+const CONFIG = {
+  responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: "",
+  modeBarButtonsToRemove: ["lasso2d", "select2d", "sendDataToCloud", "sendChartToCloud"],
+};
 const byId = (id) => document.getElementById(id);
 const quantityOf = (id) => data.quantities.find((quantity) => quantity.id === id);
 const shownGroups = new Set();
@@ -79,7 +82,7 @@ function groupTraces(group, quantity) {
 function layout(title, log) {
   const axis = { gridcolor: ink("--line"), linecolor: ink("--line"), zeroline: false, color: ink("--text"), automargin: true };
   return {
-    margin: { l: 60, r: 12, t: 8, b: 44 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    margin: { l: 60, r: 12, t: 30, b: 44 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: ink("--quiet"), activecolor: ink("--text") }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: ink("--text"), size: 12, family: getComputedStyle(document.body).fontFamily }, showlegend: false, hovermode: "x unified",
     hoverlabel: { bgcolor: printing ? "#ffffff" : ink("--panel"), font: { color: ink("--text") } },
     xaxis: { ...axis, title: { text: "epoch" }, rangemode: "tozero", hoverformat: "~g" },

@@ -1,0 +1,235 @@
+"""cmr-plot as a person uses it: through its arguments, on runs in every state."""
+
+import subprocess
+import sys
+
+import pytest
+from synthetic_runs import write_baselines, write_kappa_stress, write_run, write_sweep
+
+from cmr_runner.commands.plot import main, state, watch
+
+QUICK = ["--format", "png", "--dpi", "50", "--jobs", "1"]
+PANELS = ["main_a_test_accuracy", "main_b_grad_norm", "main_c_kappa_mean", "main_d_mean_abs_moment"]
+
+
+def drawn(out):
+    return sorted(path.relative_to(out).with_suffix("").as_posix() for path in out.rglob("*.png"))
+
+
+def is_picture(path):
+    start = path.read_bytes()[:5]
+    return start in (b"\x89PNG\r", b"%PDF-", b"<?xml")
+
+
+def test_the_papers_seven_plots_come_from_its_two_experiments(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=2, layers=2)
+    write_baselines(tmp_path, seeds=2, epochs=3, layers=2)
+    assert main([str(tmp_path), "--only", "main,baselines", *QUICK]) == 0
+    appendix = ["accuracy_bars", "kappa_gram_median", "kappa_gram_p90"]
+    expected = [f"kappa_stress/{name}" for name in ["main", *PANELS]] + [
+        f"standard_baselines/{name}" for name in appendix
+    ]
+    assert drawn(tmp_path / "figures") == sorted(expected)
+    captions = (tmp_path / "figures" / "captions.md").read_text()
+    assert "bootstrap 95 % interval" in captions
+    assert all(name in captions for name in expected)
+
+
+def test_every_figure_is_drawn_where_there_is_data_for_it(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=2, layers=3, diagnostics=True)
+    write_run(tmp_path, method="cmr_learned", layers=3, diagnostics=True)
+    write_sweep(tmp_path, seeds=1, layers=1)
+    assert (
+        main([str(tmp_path), "--only", "comparison,sweep,layers,spectra,activity,moment_weights,diagnostics", *QUICK])
+        == 0
+    )
+    found = drawn(tmp_path / "figures")
+    names = ["comparison", "layers", "spectra", "activity", "moment_weights", "diagnostics"]
+    assert set(found) >= {f"kappa_stress/{name}" for name in names} | {"sweep/sweep", "sweep/comparison"}
+    assert "not drawn" not in capsys.readouterr().out
+
+
+def test_what_is_missing_is_said_with_the_command_that_makes_it(tmp_path, capsys):
+    write_run(tmp_path, method="cmr", layers=1)
+    assert main([str(tmp_path), *QUICK]) == 0
+    said = capsys.readouterr().out.splitlines()
+    missing = {line.split()[0]: line for line in said if "not drawn" in line}
+    assert missing["main"].endswith("make them with: cmr-run -m experiment=kappa_stress")
+    assert missing["baselines"].endswith("make them with: cmr-run -m experiment=standard_baselines")
+    assert "regularizer.lam" in missing["sweep"]
+    assert "kappa_stress/layers" in drawn(tmp_path / "figures")
+
+
+def test_the_same_runs_give_the_same_bytes_in_every_format(tmp_path):
+    write_kappa_stress(tmp_path / "runs", seeds=2, layers=2)
+    for name in ("a", "b"):
+        arguments = [
+            "--only",
+            "layers,activity",
+            "--format",
+            "png,pdf,svg",
+            "--dpi",
+            "50",
+            "--out",
+            str(tmp_path / name),
+        ]
+        # A process each, so that no state left behind can make them alike.
+        command = [sys.executable, "-m", "cmr_runner.commands.plot", str(tmp_path / "runs"), *arguments]
+        subprocess.run(command, check=True, capture_output=True)
+    first, second = (sorted((tmp_path / name / "kappa_stress").iterdir()) for name in ("a", "b"))
+    assert [path.name for path in first] == [f"{n}.{e}" for n in ("activity", "layers") for e in ("pdf", "png", "svg")]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert all(map(is_picture, first))
+
+
+def test_several_processes_draw_what_one_draws(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=1, layers=2)
+    assert (
+        main(
+            [str(tmp_path), "--only", "layers,activity", "--format", "png", "--jobs", "2", "--out", str(tmp_path / "x")]
+        )
+        == 0
+    )
+    two = capsys.readouterr().out
+    assert (
+        main(
+            [str(tmp_path), "--only", "layers,activity", "--format", "png", "--jobs", "1", "--out", str(tmp_path / "x")]
+        )
+        == 0
+    )
+    assert two == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--format", "jpg"], "argument --format: 'jpg' is not one of png, pdf, svg"),
+        (["--dpi", "-3"], "argument --dpi: '-3' is not a whole number from 30 to 1200"),
+        (["--dpi", "many"], "argument --dpi: 'many' is not a whole number from 30 to 1200"),
+        (["--only", "mian"], "argument --only: 'mian' is not one of main,"),
+        (["--filter", "regularizer=dropout"], "argument --filter: no run has regularizer=dropout"),
+        (["--filter", "lr=1"], "did you mean optimizer.lr?"),
+        (["--by", "colour"], "argument --by: 'colour' is not a field of these runs"),
+        (["--by", "seed"], "argument --by: 'seed' does not tell groups of runs apart"),
+        (["--colour"], "unrecognized arguments: --colour"),
+    ],
+)
+def test_a_wrong_option_takes_one_line_and_exit_code_2(tmp_path, capsys, arguments, says):
+    write_run(tmp_path, layers=1)
+    with pytest.raises(SystemExit) as stopped:
+        main([str(tmp_path), *arguments])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+
+
+def test_a_path_that_is_not_there_is_a_wrong_argument(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([str(tmp_path / "nowhere")])
+    assert stopped.value.code == 2
+    assert "nowhere does not exist" in capsys.readouterr().err
+
+
+def test_an_empty_directory_is_said_to_be_empty(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("cmr-plot: no runs under")
+
+
+def test_an_output_directory_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    write_run(tmp_path, layers=1)
+    (tmp_path / "file").touch()
+    assert main([str(tmp_path), "--only", "layers", "--out", str(tmp_path / "file"), *QUICK]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_list_tells_groups_seeds_and_endings(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=2, layers=1)
+    write_run(tmp_path, method="none", seed=5, status="diverged", layers=1)
+    assert main([str(tmp_path), "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "kappa_stress: 2 group(s), 5 run(s)"
+    assert lines[3].startswith("vanilla  2, 1 diverged")
+    assert not (tmp_path / "figures").exists()
+
+
+def test_by_draws_the_dependence_on_a_field(tmp_path, capsys):
+    for lr in (1e-4, 1e-3):
+        for method in ("none", "cmr"):
+            write_run(tmp_path, method=method, lr=lr, layers=1)
+    assert main([str(tmp_path), "--by", "optimizer.lr", *QUICK]) == 0
+    expected = ["by_optimizer.lr", "curves_by_optimizer.lr-CMR", "curves_by_optimizer.lr-vanilla"]
+    assert drawn(tmp_path / "figures") == [f"kappa_stress/{name}" for name in expected]
+
+
+def test_filter_leaves_other_runs_out(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=2, layers=1)
+    assert main([str(tmp_path), "--list", "--filter", "regularizer=cmr"]) == 0
+    assert "vanilla" not in capsys.readouterr().out
+
+
+def odd_runs(root):
+    """Runs with everything that can go wrong in their files."""
+    write_kappa_stress(root, seeds=2, layers=2)
+    write_run(root, method="cmr", seed=7, status="running", rows=1, layers=2)
+    write_run(root, method="cmr", seed=8, status="failed", rows=0, layers=2)
+    write_run(root, method="none", seed=8, status="diverged", layers=2)
+    write_run(root, method="cmr", seed=9, epochs=2, layers=2)
+    write_run(root, 'it\'s <b>"odd" & new</b>', "a|method <i>", name="x <script>alert(1)</script> 'y\"", layers=2)
+    cut = write_run(root, method="none", seed=3, layers=2)
+    for name in ("metrics.csv", "layers.csv", "spectra.csv"):
+        (cut / name).write_text((cut / name).read_text()[:-40])
+    bare = write_run(root, method="cmr", seed=3, layers=2)
+    (bare / "metrics.csv").write_text("epoch,step\n0,0\n1,5\n2,9\n3,9\n4,9\n5,9\n")
+    (bare / "layers.csv").unlink()
+    (bare / "spectra.csv").write_text("epoch,layer\n0,a\n")
+    blank = write_run(root, method="l2", layers=2)
+    rows = (blank / "metrics.csv").read_text().splitlines()
+    (blank / "metrics.csv").write_text(
+        "\n".join([rows[0], *(f"{i}" + ",nan" * rows[0].count(",") for i in range(6))]) + "\n"
+    )
+
+
+def test_odd_runs_never_end_in_a_traceback(tmp_path, capsys):
+    odd_runs(tmp_path)
+    assert main([str(tmp_path), *QUICK]) == 0
+    heard = capsys.readouterr()
+    assert "cannot be drawn" not in heard.err
+    assert "damaged line left out" in heard.err
+    found = drawn(tmp_path / "figures")
+    assert "kappa_stress/main-epochs=5" in found
+    assert "it-s-b-odd-new-b/layers" in found
+
+
+def test_runs_that_have_only_begun_are_drawn(tmp_path, capsys):
+    for method in ("none", "cmr"):
+        write_run(tmp_path, method=method, status="running", rows=2, layers=2)
+    assert main([str(tmp_path), "--only", "main,layers,spectra", *QUICK]) == 0
+    assert "kappa_stress/main" in drawn(tmp_path / "figures")
+    assert "running" in (tmp_path / "figures" / "captions.md").read_text()
+
+
+def test_watch_redraws_when_a_run_changes_and_only_then(tmp_path):
+    folder = write_run(tmp_path, layers=1)
+    drawings = []
+    changes = iter([lambda: None, lambda: (folder / "metrics.csv").write_text("epoch\n0\n"), lambda: None])
+
+    def sleep(_):
+        change = next(changes, None)
+        if change is None:
+            raise KeyboardInterrupt
+        change()
+
+    with pytest.raises(KeyboardInterrupt):
+        watch([tmp_path], lambda: drawings.append(state([tmp_path])) or 0, 1, sleep)
+    assert len(drawings) == 2
+
+
+def test_figures_are_not_mistaken_for_runs(tmp_path, capsys):
+    write_run(tmp_path, layers=1)
+    main([str(tmp_path), "--only", "layers", *QUICK])
+    before = state([tmp_path])
+    capsys.readouterr()
+    main([str(tmp_path), "--list"])
+    assert "1 run(s)" in capsys.readouterr().out
+    assert state([tmp_path]) == before

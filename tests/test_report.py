@@ -1,0 +1,135 @@
+"""cmr-report: what it writes and prints, without a browser."""
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from synthetic_runs import write_kappa_stress, write_run
+from test_plot import odd_runs
+
+from cmr_runner.commands.report import main
+from cmr_runner.figures.report_page import script_json
+from cmr_runner.figures.text_table import aligned, markdown
+from cmr_runner.figures.verdicts import RULE
+
+
+class Words(HTMLParser):
+    """The text a reader sees, and every attribute that could load something."""
+
+    def __init__(self):
+        super().__init__()
+        self.text, self.links, self.inside = [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.inside = tag
+        self.links += [value for name, value in attrs if name in ("src", "href", "srcset", "data")]
+
+    def handle_endtag(self, tag):
+        self.inside = ""
+
+    def handle_data(self, data):
+        if self.inside not in ("script", "style"):
+            self.text.append(data)
+
+
+def report(path, *arguments):
+    assert main([str(path), *arguments]) == 0
+    return (path / "report" / "report.html").read_text()
+
+
+def payload_of(html):
+    return json.loads(re.search(r'<script id="payload" type="application/json">(.*?)</script>', html, re.S)[1])
+
+
+def test_the_page_is_self_contained(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=2, layers=2)
+    words = Words()
+    words.feed(report(tmp_path))
+    assert all(link.startswith("#") or link == "data:," for link in words.links)
+
+
+def test_summary_numbers_are_those_of_the_csv_files(tmp_path, capsys):
+    folders = [write_run(tmp_path, seed=seed, layers=1) for seed in range(3)]
+    report(tmp_path)
+    finals = []
+    for folder in folders:
+        with (folder / "metrics.csv").open() as file:
+            finals.append(float(list(csv.DictReader(file))[-1]["test_accuracy"]))
+    with (tmp_path / "report" / "summary.csv").open() as file:
+        (row,) = [row for row in csv.DictReader(file) if row["quantity"] == "test_accuracy"]
+    assert float(row["mean"]) == pytest.approx(sum(finals) / 3)
+    assert (row["n"], row["seeds"], row["scale"]) == ("3", "0 1 2", "linear")
+    printed = capsys.readouterr().out
+    assert f"{100 * sum(finals) / 3:.2f} ±" in printed
+
+
+def test_the_rule_and_the_verdicts_are_on_the_page_and_in_the_markdown(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=3, layers=1)
+    words = Words()
+    words.feed(report(tmp_path))
+    text = " ".join(words.text)
+    assert RULE in text
+    assert "cmr-run -m experiment=standard_baselines" in text  # what was not run
+    summary = (tmp_path / "report" / "summary.md").read_text()
+    assert RULE in summary
+    assert summary.count("| not run |") == 8
+
+
+def test_names_cannot_break_out_of_the_page(tmp_path, capsys):
+    odd_runs(tmp_path)
+    html = report(tmp_path)
+    words = Words()
+    words.feed(html)
+    assert "<script>alert(1)" not in html
+    assert any("x <script>alert(1)</script> 'y\"" in text for text in words.text)
+    names = [run["name"] for run in payload_of(html)["runs"]]
+    assert "x <script>alert(1)</script> 'y\"" in names
+
+
+def test_json_in_a_script_cannot_end_it():
+    text = script_json({"a": "</script><!-- & \u2028"})
+    assert "<" not in text
+    assert "\u2028" not in text
+    assert json.loads(text) == {"a": "</script><!-- & \u2028"}
+
+
+def test_charts_get_the_curves_the_runs_logged(tmp_path, capsys):
+    folder = write_run(tmp_path, layers=2)
+    data = payload_of(report(tmp_path))
+    (group,) = data["groups"]
+    with (folder / "metrics.csv").open() as file:
+        logged = [100 * float(row["test_accuracy"]) for row in csv.DictReader(file)]
+    assert group["curves"]["test_accuracy"][0] == pytest.approx(logged, rel=1e-5)
+    assert data["runs"][0]["curves"]["grad_norm"][0] is None  # not defined before training
+    assert len(group["kappa"]) == 2
+
+
+def test_the_report_repeats_byte_for_byte(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=2, layers=1)
+    assert report(tmp_path) == report(tmp_path)
+
+
+def test_odd_runs_are_reported_with_what_is_wrong(tmp_path, capsys):
+    odd_runs(tmp_path)
+    words = Words()
+    words.feed(report(tmp_path))
+    text = " ".join(words.text)
+    for said in ("layer 3 is not finite", "damaged line left out", "running", "failed"):
+        assert said in text
+
+
+def test_an_empty_directory_and_a_wrong_filter_are_one_line(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    write_run(tmp_path, layers=1)
+    with pytest.raises(SystemExit) as stopped:
+        main([str(tmp_path), "--filter", "seed=99"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_tables_line_up_and_escape():
+    assert aligned(["a", "b"], [["κκκ", "1"]]).splitlines() == ["a    b", "───  ─", "κκκ  1"]
+    assert markdown(["a|b"], [["<i>\n"]]).splitlines() == ["| a\\|b |", "| --- |", "| &lt;i&gt; |"]

@@ -1,0 +1,177 @@
+"""The report in a real browser: Debian's Chromium, driven by playwright."""
+
+import shutil
+
+import pytest
+from synthetic_runs import write_baselines, write_kappa_stress, write_run
+
+from cmr_runner.commands.report import main
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium"),
+]
+ODD_NAME = "x <img src=y onerror=alert(1)> 'q\""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    write_kappa_stress(root, seeds=2, layers=3)
+    write_run(root, method="none", seed=9, status="diverged", layers=3, name=ODD_NAME)
+    write_baselines(root, seeds=1, epochs=6, layers=2)
+    assert main([str(root)]) == 0
+    return root / "report" / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser, report):
+    """The report opened from disk. What it logs, asks for or trips over is kept and must be nothing."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    opened = context.new_page()
+    opened.set_default_timeout(30_000)
+    trouble = []
+    opened.on("console", lambda message: trouble.append(message.text))
+    opened.on("pageerror", lambda error: trouble.append(str(error)))
+    opened.on("dialog", lambda dialog: trouble.append("dialog"))
+    opened.on("request", lambda request: trouble.append(request.url) if not request.url.startswith("file:") else None)
+    opened.goto(report.as_uri())
+    opened.wait_for_selector("#layer-map .heatmaplayer")
+    yield opened
+    context.close()
+    assert trouble == []
+
+
+def column(page, heading):
+    """The cells of a column of the visible runs, top to bottom."""
+    return page.evaluate(
+        """heading => {
+            const at = [...document.querySelectorAll('#runs th')].findIndex(th => th.title === heading);
+            return [...document.querySelectorAll('#runs tbody tr')].filter(row => !row.hidden)
+                .map(row => row.cells[at].dataset.value);
+        }""",
+        heading,
+    )
+
+
+def chart(page, place, path):
+    return page.evaluate(f"document.querySelectorAll('.panel .chart')[{place}].{path}")
+
+
+def test_the_page_loads_with_all_charts_and_no_trouble(page):
+    assert page.locator(".panel .main-svg").first.is_visible()
+    assert page.locator(".panel .chart .plot-container").count() == 4
+    assert chart(page, 0, "data.filter(t => t.mode === 'lines+markers').map(t => t.name)") == [
+        "vanilla (n = 2)",
+        "vanilla, seed 9",
+        "CMR (n = 2)",
+    ]
+    assert page.get_by_text(ODD_NAME).count() > 0
+    assert "cloud" not in page.locator(".panel .modebar").first.inner_html().lower()
+    assert page.locator("[data-title*=Share]").count() == 0  # nothing offers to send data away
+
+
+def test_a_heading_sorts_up_then_down_by_number(page):
+    button = page.locator("#runs th[title='accuracy %'] button")
+    button.click()
+    finite = [float(value) for value in column(page, "accuracy %") if value != "nan"]
+    assert finite == sorted(finite)
+    assert page.locator("#runs th[title='accuracy %']").get_attribute("aria-sort") == "ascending"
+    button.focus()
+    page.keyboard.press("Enter")
+    everything = column(page, "accuracy %")
+    assert [float(v) for v in everything if v != "nan"] == sorted(finite, reverse=True)
+    assert everything[-1] == "nan"
+
+
+def test_words_and_columns_filter_the_runs(page):
+    page.fill("#search", "cmr kappa_stress")
+    assert set(column(page, "regularizer")) == {"cmr"}
+    assert page.locator("#count").inner_text() == "2 of 10 runs"
+    page.fill("#search", "")
+    page.select_option("select[data-field=status]", "diverged")
+    assert column(page, "run") == [ODD_NAME]
+
+
+def test_drawing_only_the_filtered_runs_draws_them_one_by_one(page):
+    page.fill("#search", "cmr-kappa_stress-seed1")
+    page.click("#show-only")
+    assert chart(page, 0, "data.map(t => t.name)") == ["CMR, seed 1"]
+    page.click("#show-all")
+    assert chart(page, 0, "data.length") == 5
+
+
+def test_an_axis_switches_between_log_and_linear(page):
+    kappa = 2
+    assert chart(page, kappa, "layout.yaxis.type") == "log"
+    page.locator(".panel > .controls button").nth(kappa).click()
+    assert chart(page, kappa, "layout.yaxis.type") == "linear"
+    page.locator(".panel > .controls button").nth(kappa).click()
+    assert chart(page, kappa, "layout.yaxis.type") == "log"
+
+
+def test_experiment_quantity_mode_and_groups_can_be_picked(page):
+    page.select_option("#experiment", label="standard_baselines")
+    assert chart(page, 0, "data.length") == 5
+    page.locator(".panel select").first.select_option("kappa_max")
+    assert "largest κ(W)" in chart(page, 0, "layout.yaxis.title.text")
+    page.locator("#groups input").first.uncheck()
+    assert "vanilla (n = 1)" not in chart(page, 0, "data.map(t => t.name)")
+    page.select_option("#experiment", label="kappa_stress")
+    page.select_option("#mode", "runs")
+    assert chart(page, 0, "data.length") == 5
+
+
+def test_hovering_tells_values(page):
+    page.locator(".panel").nth(2).scroll_into_view_if_needed()
+    box = page.locator(".panel .chart").nth(2).locator(".nsewdrag").bounding_box()
+    for part in (0.55, 0.6):  # a browser tells of a movement, not of a place
+        page.mouse.move(box["x"] + box["width"] * part, box["y"] + box["height"] / 2)
+    page.wait_for_selector(".hoverlayer .legend")
+    assert "CMR (n = 2) : 3." in page.locator(".panel .chart").nth(2).locator(".hoverlayer").text_content()
+
+
+def test_dark_and_light_and_print_change_the_colours(page):
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.click("#theme")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    dark_ink = chart(page, 0, "layout.font.color")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light
+    assert chart(page, 0, "layout.font.color") != dark_ink
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert chart(page, 0, "layout.font.color") == dark_ink
+
+
+def test_a_narrow_screen_does_not_scroll_sideways(page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    # The charts follow the window a moment later.
+    fits = page.evaluate(
+        """async () => {
+            const page = document.documentElement;
+            for (let frame = 0; frame < 600 && page.scrollWidth > innerWidth; frame++)
+                await new Promise(requestAnimationFrame);
+            return page.scrollWidth <= innerWidth;
+        }"""
+    )
+    assert fits
