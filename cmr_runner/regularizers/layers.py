@@ -149,7 +149,7 @@ def _weights(model: nn.Module) -> Iterator[Weight]:
         if parametrize.is_parametrized(module):
             names += list(module.parametrizations)
         for name in names:
-            fused = isinstance(module, nn.MultiheadAttention) and name == "in_proj_weight"
+            fused = name == "in_proj_weight"  # torch's attention: q, k and v of equal width, stacked
             weight = Weight(
                 name=f"{prefix}.{name}" if prefix else name,
                 module=module,

@@ -45,11 +45,11 @@ class Diagnostics:
     def __call__(self) -> tuple[Figures, LayerFigures]:
         """Over the inputs: geometric means of κ(J(x)) and its bound, and by layer means of ‖∂L/∂h‖ and its bound."""
         weights, names = self._weights()
-        if not all(bool(torch.isfinite(W).all()) for W in weights):
-            nan = float("nan")
-            return _network(nan, nan), {name: _layer(nan, nan) for name in names}
         h = self._pre_activations(weights)
         slopes = [self._slope(z) for z in h[:-1]]  # D_1 ... D_{L−1}, (B, width) each
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in (*weights, *slopes, h[-1])):
+            nan = float("nan")
+            return _network(nan, nan), {name: _layer(nan, nan) for name in names}
         kappa, bound = jacobian_kappa(weights, slopes)
         norms, bounds = gradient_norms(weights, slopes, h[-1], self.y)
         rows = {name: _layer(float(n), float(b)) for name, n, b in zip(names, norms, bounds, strict=True)}

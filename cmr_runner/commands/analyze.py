@@ -1,0 +1,111 @@
+"""cmr-analyze: the spectra of saved weights."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cmr_runner.commands.choosing import OneLineParser, exit_code
+from cmr_runner.figures.text_table import aligned
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILES = ("model.pt", "checkpoint.pt")  # of a run directory: the first that is there
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    return exit_code(parser.prog, lambda: show(parser, options))
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="cmr-analyze",
+        description="A row a layer: shape, κ, σ_max, σ_min, stable rank, ρ_cond, ρ_moment and the Chebyshev moments, "
+        "exact and in float64.",
+    )
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", type=Path, help="run directories (model.pt, else checkpoint.pt) or files"
+    )
+    parser.add_argument("--csv", action="store_true", help="CSV with every digit instead of a table")
+    parser.add_argument("--K", type=int, help="highest moment (default: the run's, or 5)")
+    parser.add_argument("--eps", type=float, help="ε of ρ_cond and ρ_moment (default: the run's, or 1e-6)")
+    parser.add_argument("--include", nargs="*", metavar="PATTERN", help="only layers with such a name, as '*head*'")
+    parser.add_argument("--exclude", nargs="*", metavar="PATTERN", help="no layers with such a name, as '*embed*'")
+    return parser
+
+
+def show(parser: OneLineParser, options: argparse.Namespace) -> int:
+    import pandas as pd
+
+    tables = []
+    for path in options.paths:
+        try:
+            tables.append(table_of(path, options))
+        except ValueError as error:
+            parser.error(str(error))
+    several = len(tables) > 1
+    if options.csv:
+        for path, table in zip(options.paths, tables, strict=True):
+            if several:
+                table.insert(0, "path", str(path))
+        pd.concat(tables).to_csv(sys.stdout, index=False, lineterminator="\n")
+        return 0
+    for path, table in zip(options.paths, tables, strict=True):
+        if several:
+            print(f"{path}:")
+        print(aligned(list(table.columns), [[_cell(value) for value in row] for row in table.itertuples(index=False)]))
+    return 0
+
+
+def table_of(path: Path, options: argparse.Namespace) -> pd.DataFrame:
+    """The table of one run directory or file; ValueError where there is none to be had."""
+    from cmr_runner.inits.checkpoint import read_state_dict
+    from cmr_runner.regularizers import LayerRule, analyze
+    from cmr_runner.regularizers.saved import module_of
+
+    file, settings = _weights_of(path)
+    saved: dict[str, Any] = settings.get("layers") or {}
+    rule = LayerRule(
+        include=saved.get("include", ()) if options.include is None else options.include,
+        exclude=saved.get("exclude", ()) if options.exclude is None else options.exclude,
+        min_side=saved.get("min_side", 2),
+    )
+    state = read_state_dict(file, key="PATH")
+    table = analyze(
+        module_of(state, orthogonal_map=settings.get("orthogonal_map", "cayley")),
+        layers=rule,
+        K=settings.get("K", 5) if options.K is None else options.K,
+        eps=settings.get("eps", 1e-6) if options.eps is None else options.eps,
+    )
+    if table.empty:
+        raise ValueError(f"PATH={path}: no weight with at least two dimensions is left to look at")
+    return table
+
+
+def _weights_of(path: Path) -> tuple[Path, dict[str, Any]]:
+    """The file of weights, and the regulariser's settings where a run.json tells them."""
+    if not path.is_dir():
+        return path, {}
+    file = next((path / name for name in FILES if (path / name).is_file()), None)
+    if file is None:
+        raise ValueError(f"PATH={path}: no {' or '.join(FILES)} in it")
+    try:
+        record = json.loads((path / "run.json").read_text())
+        return file, dict(record["config"]["regularizer"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return file, {}
+
+
+def _cell(value: object) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
