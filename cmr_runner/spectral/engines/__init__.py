@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from cmr_runner.spectral.engines.auto import AutoEngine
 from cmr_runner.spectral.engines.base import Engine
 from cmr_runner.spectral.engines.chunks import set_spectral_threads, shared_workers
 from cmr_runner.spectral.engines.exact import ExactEngine
 from cmr_runner.spectral.engines.fast import FastEngine
+from cmr_runner.spectral.engines.stochastic import StochasticEngine
 
 ENGINES = ("exact", "fast", "stochastic", "auto")
 
@@ -16,9 +18,21 @@ def build_engine(name: str, *, seed: int, **options: Any) -> Engine:
         return ExactEngine(**options)
     if name == "fast":
         return FastEngine(seed=seed, **options)
+    if name == "stochastic":
+        return StochasticEngine(seed=seed, **options)
     if name == "auto":
-        return FastEngine(seed=seed, **options)
+        return AutoEngine(seed=seed, **options)
     raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {name}")
 
 
-__all__ = ["ENGINES", "Engine", "ExactEngine", "FastEngine", "build_engine", "set_spectral_threads", "shared_workers"]
+__all__ = [
+    "ENGINES",
+    "AutoEngine",
+    "Engine",
+    "ExactEngine",
+    "FastEngine",
+    "StochasticEngine",
+    "build_engine",
+    "set_spectral_threads",
+    "shared_workers",
+]

@@ -40,13 +40,13 @@ def gram_edges(W: Tensor, G: Tensor, start: Tensor, steps: int, eps: float) -> E
     edges, residual = krylov_edges(W, lambda X: torch.bmm(X, G), start, steps)
     blunt = residual[:, 1] > RELATIVE_RESIDUAL * (edges.sigma[:, 1].square() + eps)
     if blunt.any():
-        edges = _replaced(edges, blunt, _sharpened(W[blunt], G[blunt], _select(edges, blunt)))
+        edges = replaced_edges(edges, blunt, _sharpened(W[blunt], G[blunt], _select(edges, blunt)))
         ratio = (edges.sigma[:, 1] / edges.sigma[:, 0]).square()
         lost = blunt & ~(ratio > FLOAT32_GRAM)
         if W.dtype != torch.float64 and lost.any():
             W64 = W[lost].double()
             sharp = _sharpened(W64, torch.bmm(W64.mT, W64), _cast(_select(edges, lost), torch.float64))
-            edges = _replaced(edges, lost, _cast(sharp, W.dtype))
+            edges = replaced_edges(edges, lost, _cast(sharp, W.dtype))
     return edges
 
 
@@ -83,7 +83,8 @@ def _select(edges: Edges, mask: Tensor) -> Edges:
     return Edges(*(field[mask] for field in edges))
 
 
-def _replaced(edges: Edges, mask: Tensor, values: Edges) -> Edges:
+def replaced_edges(edges: Edges, mask: Tensor, values: Edges) -> Edges:
+    """The edges with those under a boolean mask (B,) taken from `values`, which holds those alone."""
     return Edges(*(field.index_put((mask,), value) for field, value in zip(edges, values, strict=True)))
 
 

@@ -8,6 +8,7 @@ Traces of products of polynomials are inner products, <T_i, T_j> = ½ (t_{i+j} +
 q give traces up to 2q. Counting the Gram matrix, K takes ⌈K/2⌉ + 2 products of the matrix's size; K = 5 takes 4.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -31,31 +32,36 @@ def normalised_gram_(G: Tensor, c: Tensor, d: Tensor) -> Tensor:
 
 
 def interior(W: Tensor, A: Tensor, c: Tensor, d: Tensor, K: int) -> Interior:
-    """Traces of T_0 ... T_K at A = Ĝ for a tall W (B, M, r); K = 5 takes that of T_5 from W T_2, see `fifth_trace`."""
+    """Traces of T_0 ... T_K at A = Ĝ for a tall W (B, M, r); K = 5 takes that of T_5 from W T_2, see `odd_trace`."""
     T = [A]
     degree = 2 if K == 5 else (K + 1) // 2
     for j in range(2, degree + 1):
         T.append(_doubled(T, j))
     r = A.shape[-1]
     traces = [A.new_full(A.shape[:1], r, dtype=torch.float64), *(_trace(P) for P in T)]
-    for k in range(degree + 1, min(K, 2 * degree) + 1):
-        i = k // 2  # T_k = 2 T_i T_{k−i} − T_{k−2i}
-        traces.append(2 * inner(T[i - 1], T[k - i - 1]) - traces[k - 2 * i])
+    extend_(traces, lambda i, j: inner(T[i - 1], T[j - 1]), min(K, 2 * degree))
     if K != 5:
         return Interior(torch.stack(traces, -1), T, None)
     Z = torch.bmm(W, T[1])
-    traces.append(fifth_trace(Z, traces, c, d))
+    traces.append(odd_trace(inner(Z, Z), traces, c, d))
     return Interior(torch.stack(traces, -1), T, Z)
 
 
-def fifth_trace(Z: Tensor, traces: list[Tensor], c: Tensor, d: Tensor) -> Tensor:
-    """t_5 from Z = W T_2(A): ‖Z‖² = d tr(A T_2²) + c tr T_2², with A T_2² = ¼(T_5 + T_3) + ½A and T_2² = ½(T_4 + I).
+def extend_(traces: list[Tensor], product: Callable[[int, int], Tensor], last: int) -> None:
+    """Append traces up to t_last by t_k = 2 <T_i, T_{k−i}> − t_{k−2i}, i = ⌊k/2⌋, given product(i, j) = <T_i, T_j>."""
+    for k in range(len(traces), last + 1):
+        i = k // 2
+        traces.append(2 * product(i, k - i) - traces[k - 2 * i])
 
-    One product less than forming T_3. The subtraction costs c/d in accuracy: digits that Ĝ lost already.
+
+def odd_trace(square: Tensor, traces: list[Tensor], c: Tensor, d: Tensor) -> Tensor:
+    """t_{2q+1} from ‖W T_q(A)‖² and t_0 ... t_{2q}, without T_{q+1}:
+
+    ‖W T_q‖² = d tr(A T_q²) + c tr T_q², where A T_q² = ¼(T_{2q+1} + T_{2q−1}) + ½A and T_q² = ½(T_{2q} + I).
+    The subtraction costs c/d in accuracy: digits that Ĝ lost already.
     """
-    _, t1, _, t3, t4 = traces
     c, d = c.double(), d.double()
-    return 4 * ((inner(Z, Z) - c * (t4 + traces[0]) / 2) / d - t1 / 2) - t3
+    return 4 * ((square - c * (traces[-1] + traces[0]) / 2) / d - traces[1] / 2) - traces[-2]
 
 
 def gradient_product(W: Tensor, powers: Interior, h: Tensor) -> Tensor:

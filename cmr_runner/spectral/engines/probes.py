@@ -1,0 +1,100 @@
+"""Moments and their gradient from random probes: the kernel polynomial method, O(p·K·mn), nothing cubic.
+
+For rows z with E zᵀz = I, z T_k(Ĝ) zᵀ estimates t_k = tr T_k(Ĝ), and T_iᵀ(zᵀz)T_j estimates T_i T_j. With
+V_i = Z T_i(Ĝ) for i <= q = ⌊K/2⌋, everything up to degree 2q + 1 is an inner product of two of them.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from cmr_runner.spectral.engines.polynomials import derivative_coefficients, extend_, odd_trace
+
+
+class Probed(NamedTuple):
+    """Two independent blocks of p probes, carried through the recurrence. q + 1 entries each."""
+
+    V: list[Tensor]  # Z T_i(Ĝ), (B, 2p, r): the first p rows are block 0
+    Y: list[Tensor]  # V_i Wᵀ, (B, 2p, M)
+    traces: Tensor  # (B, 2, K+1) float64: estimates of t_0 ... t_K, a block each
+
+
+def signs(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """±1 with equal chance: among probes with E zᵀz = I these know the diagonal exactly."""
+    return torch.randint(0, 2, shape, generator=generator, dtype=torch.int8).float().mul_(2).sub_(1)
+
+
+def probed(W: Tensor, Z: Tensor, c: Tensor, d: Tensor, K: int) -> Probed:
+    """The recurrence T_{i+1} = 2ĜT_i − T_{i−1} on Z (B, 2p, r) for a tall W (B, M, r), Ĝ applied as two products."""
+    scale, shift = (1 / d).to(W)[:, None, None], (c / d).to(W)[:, None, None]
+    V, Y = [Z], [torch.bmm(Z, W.mT)]
+    for i in range(K // 2):
+        X = torch.bmm(Y[-1], W).mul_(scale).addcmul_(V[-1], shift, value=-1)  # V_i Ĝ
+        V.append(X if i == 0 else X.mul_(2).sub_(V[-2]))
+        Y.append(torch.bmm(V[-1], W.mT))
+    return Probed(V, Y, _traces(V, Y, c, d, K))
+
+
+def _traces(V: list[Tensor], Y: list[Tensor], c: Tensor, d: Tensor, K: int) -> Tensor:
+    def product(i: int, j: int) -> Tensor:
+        return _block_means(V[i], V[j])
+
+    traces = [product(0, 0), product(0, 1)]
+    extend_(traces, product, 2 * (K // 2))
+    if K % 2:
+        traces.append(odd_trace(_block_means(Y[-1], Y[-1]), traces, c.unsqueeze(-1), d.unsqueeze(-1)))
+    return torch.stack(traces, -1)
+
+
+def _block_means(A: Tensor, B: Tensor) -> Tensor:
+    """(1/p) Σ_rows <a, b> of each block, (B, 2), float64."""
+    return (A * B).sum(-1).double().unflatten(-1, (2, -1)).mean(-1)
+
+
+class Splitting(NamedTuple):
+    """p(Ĝ) = e I + Σ_ij C_ij T_i T_j."""
+
+    e: Tensor  # (B,)
+    C: Tensor  # (B, q+1, q+1), symmetric
+
+
+def splitting(p: Tensor, means: Tensor) -> Splitting:
+    """p (B, K+1), Chebyshev coefficients of degree K−1, as products of two polynomials of half its degree.
+
+    T_{2a} = 2T_aT_a − I and T_{2a+1} = 2T_{a+1}T_a − T_1. What stands before I needs no probes and has no noise; so a
+    multiple of the noisiest part of ZᵀZ/p − I is moved there, by C_00 −= α, e += α with α = Σ C_ij mean_i mean_j
+    (`means` (B, K+1) are of T_i over the eigenvalues, roughly). Symmetric, since the two orders average their noise.
+    """
+    B, K = len(p), p.shape[-1] - 1
+    e, first = p[:, 0].clone(), p[:, 1].clone()
+    C = p.new_zeros(B, K // 2 + 1, K // 2 + 1)
+    for j in range(2, K):
+        a = j // 2
+        C[:, j - a, a] += 2 * p[:, j]
+        (first if j % 2 else e).sub_(p[:, j])
+    C[:, 1, 0] += first
+    m = means[:, : K // 2 + 1]
+    alpha = torch.einsum("bij,bi,bj->b", C, m, m)
+    C[:, 0, 0] -= alpha
+    return Splitting(e + alpha, (C + C.mT) / 2)
+
+
+def gradient_estimate(W: Tensor, probes: Probed, h: Tensor) -> Tensor:
+    """W p(Ĝ), p = Σ_k h_k T_k', for a tall W: e W + Σ_ij C_ij Y_iᵀ V_j / p, averaged over the blocks.
+
+    h (B, 2, K+1): row b weighs block b and must come from the other one, as the control α does here; then the
+    estimate of h · T_k' is unbiased, being a product of independent factors.
+    """
+    n_probes = probes.V[0].shape[1] // 2
+    other = probes.traces.flip(1)
+    means = other / other[..., :1]
+    coefficients = h @ derivative_coefficients(h.shape[-1] - 1).to(h)
+    halves = [splitting(coefficients[:, b], means[:, b]) for b in (0, 1)]
+    gradient = W * (sum(half.e for half in halves) / 2).to(W)[:, None, None]  # type: ignore[union-attr]
+    C = torch.stack([half.C for half in halves], 1).div_(2 * n_probes).to(W)  # (B, 2, q+1, q+1)
+    rows = C.repeat_interleave(n_probes, 1)  # (B, 2p, q+1, q+1)
+    Y = torch.stack(probes.Y, 2)  # (B, 2p, q+1, M)
+    left = torch.matmul(rows, Y)  # Σ_i C_ji Y_i
+    right = torch.stack(probes.V, 2)
+    return gradient.baddbmm_(left.flatten(1, 2).mT, right.flatten(1, 2))

@@ -1,0 +1,106 @@
+"""For wide layers: moments from random probes, edges from Lanczos on W. Nothing cubic in the width."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cmr_runner.spectral.decomposition import check_finite, working
+from cmr_runner.spectral.engines.assembly import add_edge_terms_, all_traces, assembled, normalisation, slopes
+from cmr_runner.spectral.engines.chunks import chunk_bounds, joined, shared_workers
+from cmr_runner.spectral.engines.edges import Edges, krylov_edges, replaced_edges
+from cmr_runner.spectral.engines.exact import exact_with_edges
+from cmr_runner.spectral.engines.probes import gradient_estimate, probed, signs
+from cmr_runner.spectral.engines.randomness import generator_for
+from cmr_runner.spectral.engines.warm_start import WarmStart
+from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
+
+PROBES = 16
+STEPS = 12
+LONGER = 4  # times as many Lanczos steps without a warm start, or where its edges fail their check
+
+
+class StochasticEngine:
+    """s_k and its gradient unbiased given the edges: two independent blocks of `probes`, seeded by (seed, step)."""
+
+    name = "stochastic"
+
+    def __init__(self, *, seed: int = 0, probes: int = PROBES, steps: int = STEPS) -> None:
+        if probes < 1:
+            raise ValueError(f"probes must be >= 1, got {probes}")
+        if steps < 2:
+            raise ValueError(f"steps must be >= 2, got {steps}")
+        self.probes, self.steps, self.seed = probes, steps, seed
+        self.warm = WarmStart(seed)
+
+    def name_for(self, shape: tuple[int, int]) -> str:
+        return self.name
+
+    def penalty(self, W: Tensor, spec: PenaltySpec, *, group: str, step: int) -> LayerPenalty:
+        A = working(W)
+        check_finite(A)
+        warm = self.warm.start(group, A, step)
+        start, steps = (self.warm.noise(group, A, step), LONGER * self.steps) if warm is None else (warm, self.steps)
+        results = shared_workers().map(
+            [partial(self._piece, A[i:j], spec, start[i:j], steps, (group, i, step)) for i, j in chunk_bounds(A)]
+        )
+        self.warm.keep(group, torch.cat([V for _, V in results]))
+        return joined([penalty for penalty, _ in results]).to(W.dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.warm.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.warm.load_state_dict(state)
+
+    def _piece(
+        self, W: Tensor, spec: PenaltySpec, start: Tensor, steps: int, key: tuple[str, int, int]
+    ) -> tuple[LayerPenalty, Tensor]:
+        r = min(W.shape[1:])
+        if r <= 2 * self.probes:  # then all of the spectrum costs less than a sample of it
+            return exact_with_edges(W, spec)
+        tall = W if W.shape[1] >= W.shape[2] else W.mT
+        edges, longer = checked_edges(tall, start, steps)
+        group, first, step = key
+        Z = signs((len(W), 2 * self.probes, r), generator_for(self.seed, f"{group}#{first}", step)).to(W)
+        penalty = sampled_penalty(W, Z, edges, spec)
+        penalty.fallbacks = longer
+        return penalty, edges.V
+
+
+def checked_edges(W: Tensor, start: Tensor, steps: int) -> tuple[Edges, int]:
+    """Edges of a tall W by Lanczos; those refused again with more steps from what was found, and their number.
+
+    No decomposition as a last resort: it would be cubic. The longer run's edges are taken as they come.
+    """
+
+    def run(A: Tensor, start: Tensor, steps: int) -> Edges:
+        return krylov_edges(A, lambda X: torch.bmm(torch.bmm(X, A.mT), A), start, steps)[0]
+
+    edges = run(W, start, steps)
+    refused = ~edges.accepted
+    if refused.any():
+        again = run(W[refused], edges.V[refused].sum(1) + start[refused], LONGER * steps)
+        edges = replaced_edges(edges, refused, again)
+    return edges, int(refused.sum())
+
+
+def sampled_penalty(W: Tensor, Z: Tensor, edges: Edges, spec: PenaltySpec) -> LayerPenalty:
+    """The penalty of W (B, m, n) given its edges, moments by the two blocks of probes in Z (B, 2p, r).
+
+    s_k² is estimated by the product of the blocks' s_k, and its gradient by each block's s_k times the other's ∇s_k:
+    unbiased, where the square of one estimate would carry its variance. So ρ_moment can come out below zero.
+    """
+    tall = W if W.shape[1] >= W.shape[2] else W.mT
+    norm = normalisation(edges, (W.shape[1], W.shape[2]), spec)
+    probes = probed(tall, Z, norm.c, norm.d, spec.K)
+    traces = [all_traces(t, norm) for t in probes.traces.unbind(1)]
+    s = [t / norm.n for t in traces]
+    slope = [slopes(edges, traces[b], norm, spec, s[1 - b]) for b in (0, 1)]
+    gradient = gradient_estimate(tall, probes, torch.stack([part.h for part in slope], 1))
+    add_edge_terms_(gradient, edges, (slope[0].edge + slope[1].edge) / 2)
+    moment = (spec.w.to(s[0]) * s[0][:, 3:] * s[1][:, 3:]).sum(-1)
+    return assembled(edges, (s[0] + s[1]) / 2, moment, gradient if tall is W else gradient.mT, spec)
