@@ -1,5 +1,6 @@
 """The real cmr-run in a process of its own, on networks small enough for a test."""
 
+import contextlib
 import csv
 import io
 import json
@@ -11,6 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from cmr_runner.commands.run import COMMAND_VARIABLE, main
 from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA, TIME_COLUMNS
 
 TINY = (
@@ -46,8 +50,27 @@ def start(cwd: Path, *words: str, **extra: str) -> subprocess.Popen[str]:
 
 def run(cwd: Path, *words: str, **extra: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*words), cwd=cwd, env=environment(**extra), capture_output=True, text=True, timeout=PATIENCE, check=False
+        command(*words),
+        cwd=cwd,
+        env=environment(**extra),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
+
+
+def call(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """cmr-run in this process: for what needs no process of its own, since importing torch costs seconds."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["cmr-run", *TINY, *words])
+        for name in ("HYDRA_FULL_ERROR", "OMP_WAIT_POLICY", COMMAND_VARIABLE):
+            patch.setenv(name, "")
+        with pytest.raises(SystemExit) as end:
+            main()
+    return subprocess.CompletedProcess(words, int(end.value.code or 0), out.getvalue(), err.getvalue())
 
 
 def directories(root: Path) -> list[Path]:

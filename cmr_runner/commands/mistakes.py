@@ -54,7 +54,8 @@ def explain(error: BaseException, overrides: list[str]) -> str | None:
         return f"{group}={option}: no such option; one of {', '.join(error.options)}"
     if isinstance(error, ConfigCompositionException):
         return _composition(error, overrides)
-    if isinstance(error, HydraException | OmegaConfBaseException):
+    if isinstance(error, HydraException | OmegaConfBaseException | ValueError):
+        # A job's own errors end as its outcome and never come here.
         return _one_line(error)
     return None
 

@@ -130,6 +130,8 @@ def _main(arguments: list[str]) -> int:
     os.environ[COMMAND_VARIABLE] = shell_command()
     # Threads that spin while they wait make a run many times slower as soon as a core is shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    _single.clear()
+    STOP.reset()
     sys.argv[1:] = mistakes.settings_last(arguments)
     trouble = 0
     with STOP.listening():

@@ -46,6 +46,11 @@ class StopRequests:
         finally:
             self._graceful -= 1
 
+    def reset(self) -> None:
+        """As in a fresh process."""
+        self.signal = self._graceful = 0
+        self.on_request = None
+
     def hold(self) -> None:
         """Be graceful from here on: a sweep always has something to finish, its table."""
         self._graceful += 1
