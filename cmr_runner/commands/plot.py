@@ -53,10 +53,12 @@ def draw(parser: OneLineParser, options: argparse.Namespace) -> int:
         for stem, caption in outcome.drawn:
             print(f"{figure.name:<14} {options.out / stem}.{_extensions(options.format)}", flush=True)
             captions.append((stem, caption))
+        for reason in outcome.omitted:
+            print(f"{figure.name:<14} left out: {reason}", flush=True)
         if outcome.error:
             failed += 1
             print(f"{figure.name:<14} cannot be drawn: {outcome.error}", file=sys.stderr)
-        elif not outcome.drawn:
+        elif not outcome.drawn and not outcome.omitted:
             print(f"{figure.name:<14} not drawn: needs {figure.needs}; make them with: {figure.command}", flush=True)
     write_captions(options.out, captions)
     return 1 if failed else 0

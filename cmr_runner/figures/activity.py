@@ -3,20 +3,22 @@
 from collections.abc import Iterator, Sequence
 
 from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
-from cmr_runner.figures.grouping import Group, settings
+from cmr_runner.figures.grouping import Group, comparable_sets, settings
 from cmr_runner.figures.methods import GREY
 from cmr_runner.figures.quantities import CAP_ACTIVE, CLIP_ACTIVE, SPECTRAL_RATIO, Quantity
-from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, finish, legend_above, new_figure, stem_of
+from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, Omission, finish, legend_above, new_figure, stem_of
 from cmr_runner.runs.table import Run
 
 PANELS = (CAP_ACTIVE, SPECTRAL_RATIO, CLIP_ACTIVE)
 
 
-def activity_figures(runs: Sequence[Run]) -> Iterator[Drawing]:
+def activity_figures(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
     """For every setting, the groups whose regulariser is capped."""
-    for setting in settings(runs):
-        groups = [group for group in setting.groups if group.field("regularizer.rho_spec") is not None]
-        if not groups or len(groups) > MOST_LINES or not any(group.has("cap_active_fraction") for group in groups):
+    for setting in comparable_sets(runs):
+        groups = [group for group in setting.groups if _capped(group)]
+        if len(groups) > MOST_LINES:
+            yield Omission(setting.title, len(groups), MOST_LINES)
+        if not 0 < len(groups) <= MOST_LINES:
             continue
         figure = new_figure(PAGE, PANEL_HEIGHT)
         row = figure.subplots(1, len(PANELS))
@@ -30,6 +32,10 @@ def activity_figures(runs: Sequence[Run]) -> Iterator[Drawing]:
         note = f"{setting.title}. {curve_note(groups, *PANELS)} Dotted: the cap ρ_spec."
         finish(figure, note)
         yield Drawing(setting.experiment, stem_of("activity", setting.distinction), figure, note)
+
+
+def _capped(group: Group) -> bool:
+    return group.field("regularizer.rho_spec") is not None and group.has(CAP_ACTIVE.column)
 
 
 def _caps(groups: Sequence[Group]) -> list[float]:
@@ -46,7 +52,7 @@ def moment_weight_figures(runs: Sequence[Run]) -> Iterator[Drawing]:
             row = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
             for axes, column in zip(row, columns, strict=True):
                 order = column.removeprefix("weight_")
-                draw_curves(axes, [group], Quantity(column, f"weight of s_{order}"))
+                draw_curves(axes, [group], Quantity(column, f"weight of $s_{{{order}}}$"))
             legend_above(figure, row[0])
             note = f"{setting.title}. {curve_note([group])}"
             finish(figure, note)

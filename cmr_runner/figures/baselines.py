@@ -46,7 +46,8 @@ def accuracy_bars(setting: Setting) -> Drawing:
     axes.set_ylim(0, 116)
     axes.set_yticks(range(0, 101, 20))
     axes.set_ylabel("final test accuracy (%)")
-    note = "Bars: mean over seeds, ± standard deviation. Dots: single seeds."
+    several = any(group.n > 1 for group in groups)
+    note = "Bars: mean over seeds, ± standard deviation. Dots: single seeds." if several else "One seed each."
     if any(group.partial for group in groups):
         note += " Runs that did not finish are not in the bars."
     finish(figure, note)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cmr_runner.runs.table import Run
 
 if TYPE_CHECKING:
-    from cmr_runner.figures.style import Drawing
+    from cmr_runner.figures.style import Drawing, Omission
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,11 @@ class Figure:
     source: str  # module:function under cmr_runner.figures, imported when drawn
     arguments: tuple[str, ...] = ()
 
-    def drawings(self, runs: Sequence[Run]) -> "Iterator[Drawing]":
+    def drawings(self, runs: Sequence[Run]) -> "Iterator[Drawing | Omission]":
         module, function = self.source.split(":")
-        draw: Callable[..., Iterator[Drawing]] = getattr(import_module(f"cmr_runner.figures.{module}"), function)
+        draw: Callable[..., Iterator[Drawing | Omission]] = getattr(
+            import_module(f"cmr_runner.figures.{module}"), function
+        )
         return draw(runs, *self.arguments)
 
 
@@ -46,7 +48,7 @@ FIGURES = (
     Figure(
         "curves",
         "the main figure's four panels for every other set of comparable runs",
-        "runs beyond those of the main figure, up to 8 groups a setting",
+        "runs beyond those of the main figure",
         "cmr-run -m experiment=standard_baselines",
         "training_curves:training_curves",
     ),
@@ -54,34 +56,34 @@ FIGURES = (
         "comparison",
         "final accuracy and κ of all groups of an experiment (ablations, rivals)",
         "an experiment with two groups of runs or more",
-        "cmr-run -m regularizer=none,cmr seed=0,1,2",
+        "cmr-run -m experiment=rivals",
         "comparison:comparison_figures",
     ),
     Figure(
         "sweep",
         "λ × ρ_spec heat maps of accuracy and κ",
         "runs that differ in regularizer.lam and regularizer.rho_spec alone, 2 × 2 values or more",
-        "cmr-run -m regularizer=cmr init=kappa_stress regularizer.lam=0.002,0.02,0.2 regularizer.rho_spec=0.1,0.5,1.0",
+        "cmr-run -m experiment=sweep_lambda_rho",
         "sweep_map:sweep_maps",
     ),
     Figure(
         "layers",
         "layer × epoch heat map of κ",
-        "layers.csv, up to 6 groups a setting",
+        "layers.csv",
         SINGLE_RUN,
         "layer_map:layer_maps",
     ),
     Figure(
         "spectra",
         "singular values of every layer before and after training",
-        "spectra.csv, up to 6 groups a setting",
+        "spectra.csv",
         SINGLE_RUN,
         "spectra:spectrum_figures",
     ),
     Figure(
         "activity",
         "how often cap and clip act, and the spectral share of the gradient",
-        "runs of a capped regularizer (rho_spec), up to 8 groups a setting",
+        "runs of a capped regularizer (rho_spec)",
         SINGLE_RUN,
         "activity:activity_figures",
     ),

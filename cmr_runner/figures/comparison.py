@@ -41,7 +41,9 @@ def comparison_figure(experiment: str, groups: Sequence[Group], distinction: str
         _draw_reference(axes, groups, quantity)
     panels[0].set_yticks(range(len(shown)), [_row_label(group) for group in shown])
     panels[0].set_ylim(len(shown) - 0.5, -0.5)
-    note = f"{experiment}, best accuracy first. Small: seeds. Large: mean (geometric for κ), Student's 95 % interval."
+    note = f"{experiment}, best accuracy first. Small: seeds. Large: mean (geometric for κ)."
+    if any(group.n > 2 for group in shown):
+        note += " Lines: Student's 95 % interval."
     if any(group.method == "none" for group in groups):
         note += " Dashed: best vanilla."
     if len(shown) < len(ranked):

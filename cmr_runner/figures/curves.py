@@ -13,7 +13,7 @@ from cmr_runner.figures.statistics import bootstrap_band
 from cmr_runner.figures.style import epoch_axis, log_axis
 from cmr_runner.runs.table import Run
 
-MOST_LINES = 8
+MOST_LINES = 10
 END_MARKS = {"diverged": "x"}
 UNFINISHED = ">"
 

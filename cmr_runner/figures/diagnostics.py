@@ -6,18 +6,30 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
-from cmr_runner.figures.grouping import Group, settings
+from cmr_runner.figures.grouping import Group, comparable_sets
 from cmr_runner.figures.layer_columns import layer_matrix, layer_names
 from cmr_runner.figures.methods import Look
 from cmr_runner.figures.quantities import JACOBIAN, JACOBIAN_BOUND
-from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, finish, legend_above, log_axis, new_figure, stem_of
+from cmr_runner.figures.style import (
+    PAGE,
+    PANEL_HEIGHT,
+    Drawing,
+    Omission,
+    finish,
+    legend_above,
+    log_axis,
+    new_figure,
+    stem_of,
+)
 from cmr_runner.runs.table import Run
 
 
-def diagnostic_figures(runs: Sequence[Run]) -> Iterator[Drawing]:
-    for setting in settings(runs):
+def diagnostic_figures(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
+    for setting in comparable_sets(runs):
         groups = [group for group in setting.groups if group.has(JACOBIAN.column)]
-        if not groups or len(groups) > MOST_LINES:
+        if len(groups) > MOST_LINES:
+            yield Omission(setting.title, len(groups), MOST_LINES)
+        if not 0 < len(groups) <= MOST_LINES:
             continue
         figure = new_figure(PAGE, PANEL_HEIGHT)
         left, right = figure.subplots(1, 2)

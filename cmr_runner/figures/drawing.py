@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from cmr_runner.figures.catalogue import Figure
@@ -22,9 +23,11 @@ class DrawingJob:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The drawings of one figure, as stem below the output directory and caption; and what stopped it, if anything."""
+    """What became of one figure: its drawings (stem below the output directory, caption), what was left out, and why
+    it stopped, if it did."""
 
     drawn: list[tuple[Path, str]]
+    omitted: list[str]
     error: str = ""
 
 
@@ -34,26 +37,31 @@ def outcomes(job: DrawingJob, figures: Sequence[Figure], jobs: int) -> Iterator[
     if jobs <= 1 or "fork" not in multiprocessing.get_all_start_methods():
         yield from (outcome(job, figure) for figure in figures)
         return
-    # matplotlib is imported here, so that the forked workers find it there.
-    import cmr_runner.figures.style  # noqa: F401
+    # Imported here, so that the forked workers need not.
+    for module in ("matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf", "cmr_runner.figures.style"):
+        import_module(module)
 
     with multiprocessing.get_context("fork").Pool(jobs, _start_worker, (job,)) as pool:
         yield from pool.imap(_outcome_in_worker, figures)
 
 
 def outcome(job: DrawingJob, figure: Figure) -> Outcome:
-    from cmr_runner.figures.style import house_style, save
+    from cmr_runner.figures.style import Omission, house_style, save
 
     drawn: list[tuple[Path, str]] = []
+    omitted: list[str] = []
     try:
         with house_style():
             for drawing in figure.drawings(job.runs):
+                if isinstance(drawing, Omission):
+                    omitted.append(drawing.text)
+                    continue
                 paths = save(drawing, job.out, job.formats, job.dpi)
                 drawn.append((paths[0].relative_to(job.out).with_suffix(""), drawing.caption))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         # One figure's data may be odd beyond what it foresees; the others are still wanted.
-        return Outcome(drawn, f"{type(error).__name__}: {error}")
-    return Outcome(drawn)
+        return Outcome(drawn, omitted, f"{type(error).__name__}: {error}")
+    return Outcome(drawn, omitted)
 
 
 def write_captions(out: Path, captions: Sequence[tuple[Path, str]]) -> None:

@@ -105,6 +105,22 @@ def settings(runs: Iterable[Run]) -> list[Setting]:
     return found
 
 
+def comparable_sets(runs: Iterable[Run]) -> list[Setting]:
+    """What curves may share an axis: the groups of a setting; or all of an experiment that sweeps something else than
+    the regulariser, since what varies there was chosen and is in the labels."""
+    found = settings(runs)
+    sets = []
+    for setting in found:
+        several = [other for other in found if other.experiment == setting.experiment]
+        swept = setting.groups[0].runs[0].in_experiment and all(len(other.groups) == 1 for other in several)
+        if not swept or len(several) == 1:
+            sets.append(setting)
+        elif setting is several[0]:
+            everything = [run for other in several for group in other.groups for run in group.runs]
+            sets.append(Setting(setting.experiment, group_runs(everything), ""))
+    return sets
+
+
 def experiments(runs: Iterable[Run]) -> list[tuple[str, tuple[Group, ...]]]:
     """Each experiment with its groups, comparable or not; the paper's come first."""
     parts = _partition(runs, lambda run: run.experiment)

@@ -4,19 +4,21 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from cmr_runner.figures.grouping import Setting, settings
+from cmr_runner.figures.grouping import Setting, comparable_sets
 from cmr_runner.figures.heatmap import color_scale, draw_matrix
 from cmr_runner.figures.layer_columns import layer_matrix, layer_names, shown_runs
-from cmr_runner.figures.style import COLUMN, PAGE, Drawing, finish, new_figure, stem_of
+from cmr_runner.figures.style import COLUMN, PAGE, Drawing, Omission, finish, new_figure, stem_of
 from cmr_runner.runs.table import Run
 
-MOST_MAPS = 6
+MOST_MAPS = 9
 MOST_NAMES = 20
 
 
-def layer_maps(runs: Sequence[Run]) -> Iterator[Drawing]:
-    for setting in settings(runs):
-        if len(setting.groups) <= MOST_MAPS and layer_names(setting.groups):
+def layer_maps(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
+    for setting in comparable_sets(runs):
+        if len(setting.groups) > MOST_MAPS:
+            yield Omission(setting.title, len(setting.groups), MOST_MAPS)
+        elif layer_names(setting.groups):
             yield layer_map(setting)
 
 

@@ -33,7 +33,7 @@ SPARE_DASHES = ("-", "--", "-.", ":")
 
 
 def method_label(method: str) -> str:
-    return LABELS.get(method, method.replace("_", " "))
+    return LABELS.get(method, method)
 
 
 def method_rank(method: str) -> tuple[int, str]:

@@ -1,11 +1,12 @@
 """The singular values of every layer before and after training, as quantile curves."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from cmr_runner.figures.grouping import Setting, settings
+from cmr_runner.figures.grouping import Setting, comparable_sets
 from cmr_runner.figures.layer_columns import layer_names, layer_spectra, shown_runs
 from cmr_runner.figures.methods import GREY
-from cmr_runner.figures.style import PAGE, Drawing, finish, legend_above, log_axis, new_figure, stem_of
+from cmr_runner.figures.style import PAGE, Drawing, Omission, finish, legend_above, log_axis, new_figure, stem_of
 from cmr_runner.runs.table import Run
 
 MOST_GROUPS = 6
@@ -14,9 +15,11 @@ COLUMNS = 5
 NOTHING: tuple[tuple, tuple] = ((), ())
 
 
-def spectrum_figures(runs: Sequence[Run]) -> Iterator[Drawing]:
-    for setting in settings(runs):
-        if len(setting.groups) <= MOST_GROUPS and layer_names(setting.groups, "spectra"):
+def spectrum_figures(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
+    for setting in comparable_sets(runs):
+        if len(setting.groups) > MOST_GROUPS:
+            yield Omission(setting.title, len(setting.groups), MOST_GROUPS)
+        elif layer_names(setting.groups, "spectra"):
             yield spectrum_figure(setting)
 
 
@@ -34,7 +37,8 @@ def spectrum_figure(setting: Setting) -> Drawing:
         for group, spectra in zip(setting.groups, after, strict=True):
             label = f"{group.label} after (n = {len(shown_runs(group))})"
             look = group.look
-            axes.plot(*spectra.get(name, NOTHING), color=look.color, linestyle=look.dash, label=label)
+            style: dict[str, Any] = {"linestyle": look.dash, "marker": look.marker, "markersize": 2.8, "markevery": 10}
+            axes.plot(*spectra.get(name, NOTHING), color=look.color, label=label, **style)
         axes.set_title(name, loc="left", fontsize=7, pad=2)
         axes.set_xticks([0, 50, 100])
     log_axis(grid[0, 0])

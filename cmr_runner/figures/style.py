@@ -21,7 +21,12 @@ PAGE = 6.9
 PANEL_HEIGHT = 2.1
 NOTE_SIZE = 7.0
 LINE = 0.135  # inches a line of a note or legend takes
-FORMATS = ("png", "pdf", "svg")
+# Steps within a decade for an axis that spans more than so many decades.
+TICK_STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
+    (0.7, (1.0, 2.0, 5.0)),
+    (0.35, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)),
+    (-1.0, (1.0, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.3, 2.6, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
+)
 
 RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine draws the same
@@ -67,6 +72,19 @@ class Drawing:
     stem: str
     figure: Figure
     caption: str
+
+
+@dataclass(frozen=True)
+class Omission:
+    """A figure left out because nobody could tell its groups apart."""
+
+    title: str
+    groups: int
+    most: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.title}: {self.groups} groups, more than the {self.most} it can show; choose some with --filter"
 
 
 @contextmanager
@@ -119,7 +137,7 @@ def log_axis(axes: Axes, which: str = "y") -> None:
     if decades > 8:
         axis.set_major_locator(LogLocator(numticks=7))
     elif decades < 2:
-        fine = (1.0, 2.0, 5.0) if decades > 0.7 else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+        fine = next(steps for least, steps in TICK_STEPS if decades > least)
         axes.minorticks_off()
         axis.set_major_locator(LogLocator(subs=fine))
         axis.set_major_formatter(lambda value, _: f"{value:g}")

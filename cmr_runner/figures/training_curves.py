@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
-from cmr_runner.figures.grouping import Group, Setting, settings
+from cmr_runner.figures.grouping import Group, Setting, comparable_sets
 from cmr_runner.figures.paper_settings import stress_settings
 from cmr_runner.figures.quantities import ACCURACY, GRAD_NORM, KAPPA, MAX_MOMENT, MEAN_MOMENT, Quantity
 from cmr_runner.figures.seed_curves import seed_matrix
-from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, finish, legend_above, new_figure, stem_of
+from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, Omission, finish, legend_above, new_figure, stem_of
 from cmr_runner.runs.table import Run
 
 PANELS: tuple[tuple[str, Quantity], ...] = (
@@ -31,12 +31,15 @@ def main_figure(runs: Sequence[Run]) -> Iterator[Drawing]:
             yield single_panel(setting, groups, letter, quantity)
 
 
-def training_curves(runs: Sequence[Run]) -> Iterator[Drawing]:
-    """The same four panels for every other setting with few enough groups to tell their lines apart."""
-    stressed = [(setting.experiment, setting.distinction) for setting in stress_settings(runs)]
-    for setting in settings(runs):
-        if (setting.experiment, setting.distinction) not in stressed and len(setting.groups) <= MOST_LINES:
+def training_curves(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
+    """The same four panels for every other set of comparable groups."""
+    stressed = {id(run) for s in stress_settings(runs) for group in s.groups for run in group.runs}
+    for setting in comparable_sets([run for run in runs if id(run) not in stressed]):
+        count = len(setting.groups)
+        if count <= MOST_LINES:
             yield four_panels(setting, setting.groups, "curves")
+        else:
+            yield Omission(setting.title, count, MOST_LINES)
 
 
 def four_panels(setting: Setting, groups: Sequence[Group], stem: str) -> Drawing:
