@@ -53,12 +53,14 @@ def gram_svd(W: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
 
     G = VΛVᵀ, σ_i = ‖Wv_i‖, u_i = Wv_i/σ_i. An eigenvector is off by about eps·κ², and σ_i, taken from W, by its
     square: so κ² must stay under 1e-4/eps, which is κ = 29. For float32 alone: who computes in float64 wants all of it.
+    Nor with all σ nearly equal: Ĝ then shows the rounding of G, which is larger than that of an SVD.
     """
     if W.dtype != torch.float32 or min(W.shape[1:]) < GRAM_SIDE:
         return None
     tall = W if W.shape[1] >= W.shape[2] else W.mT
     lam, V = converging(torch.linalg.eigh, torch.bmm(tall.mT, tall))
-    if not (lam[:, 0] > 1e4 * torch.finfo(W.dtype).eps * lam[:, -1]).all():
+    resolved = 1e4 * torch.finfo(W.dtype).eps * lam[:, -1]
+    if not ((lam[:, 0] > resolved) & (lam[:, -1] - lam[:, 0] > resolved)).all():
         return None
     V = V.to(W.dtype)
     U = torch.bmm(tall, V)

@@ -60,24 +60,24 @@ class Splitting(NamedTuple):
 
 
 def splitting(p: Tensor, means: Tensor) -> Splitting:
-    """p (B, K+1), Chebyshev coefficients of degree K−1, as products of two polynomials of half its degree.
+    """p (B, K+1), Chebyshev coefficients of degree K−1, by polynomials of half its degree, q = ⌊K/2⌋.
 
-    T_{2a} = 2T_aT_a − I and T_{2a+1} = 2T_{a+1}T_a − T_1. What stands before I needs no probes and has no noise; so a
-    multiple of the noisiest part of ZᵀZ/p − I is moved there, by C_00 −= α, e += α with α = Σ C_ij mean_i mean_j
-    (`means` (B, K+1) are of T_i over the eigenvalues, roughly). Symmetric, since the two orders average their noise.
+    T_j stays T_jT_0 up to q, and T_{q+i} = 2T_qT_i − T_{q−i} beyond. What stands before I needs no probes and has no
+    noise; so the part of ZᵀZ/p − I that is common to all is moved there, C_00 −= α and e += α with
+    α = Σ C_ij mean_i mean_j (`means` (B, K+1) are of T_i over the eigenvalues, roughly). C is symmetric, since the
+    two orders of a product average their noise. Measured beside T_{2a} = 2T_aT_a − I: that has twice the variance.
     """
-    B, K = len(p), p.shape[-1] - 1
-    e, first = p[:, 0].clone(), p[:, 1].clone()
-    C = p.new_zeros(B, K // 2 + 1, K // 2 + 1)
-    for j in range(2, K):
-        a = j // 2
-        C[:, j - a, a] += 2 * p[:, j]
-        (first if j % 2 else e).sub_(p[:, j])
-    C[:, 1, 0] += first
-    m = means[:, : K // 2 + 1]
+    q = (p.shape[-1] - 1) // 2
+    rest = p.clone()
+    C = p.new_zeros(len(p), q + 1, q + 1)
+    for j in range(p.shape[-1] - 2, q, -1):
+        C[:, q, j - q] = 2 * rest[:, j]
+        rest[:, 2 * q - j] -= rest[:, j]
+    C[:, 1:, 0] += rest[:, 1 : q + 1]
+    m = means[:, : q + 1]
     alpha = torch.einsum("bij,bi,bj->b", C, m, m)
     C[:, 0, 0] -= alpha
-    return Splitting(e + alpha, (C + C.mT) / 2)
+    return Splitting(rest[:, 0] + alpha, (C + C.mT) / 2)
 
 
 def gradient_estimate(W: Tensor, probes: Probed, h: Tensor) -> Tensor:
