@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from cmr_runner.regularizers.base import PlanRow
 from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty
 from cmr_runner.regularizers.layers import LayerRule
-from cmr_runner.regularizers.mixing import Mixing
+from cmr_runner.regularizers.mixing import Mixing, require_number
 from cmr_runner.spectral import LayerPenalty, PenaltySpec, condition_number
 from cmr_runner.spectral.engines import build_engine
 from cmr_runner.spectral.moments import GramReading
@@ -24,7 +24,13 @@ class CMR(GradientPenalty):
         cmr = CMR(model, lam=0.02)  # once
         loss.backward(); cmr.add_gradients(); optimizer.step()
 
-    Leaves the model as it is: no buffers, no hooks, nothing in its state_dict. Defaults are the paper's.
+    Leaves the model as it is: no buffers, no hooks, nothing in its state_dict. Defaults are the paper's, but for the
+    warm-up: `warmup` counts steps here unless `steps_per_epoch` says how many make an epoch.
+
+    Call it once for each optimiser step: after the last backward where gradients accumulate, before clip_grad_norm_,
+    inside or outside autocast (spectra are taken in the weights' own precision). With a GradScaler call
+    scaler.unscale_(optimizer) first: the cap compares the penalty's gradient with the task's, which must have its true
+    size. `last` tells what the step did; state_dict() carries the step counter and what the engine keeps between steps.
     """
 
     method = "cmr"
@@ -60,6 +66,8 @@ class CMR(GradientPenalty):
             steps_per_epoch=steps_per_epoch,
             seed=seed,
         )
+        for key, value in (("K", K), ("alpha1", alpha1), ("alpha2", alpha2), ("beta", beta), ("eps", eps)):
+            require_number(f"regularizer.{key}", value)
         with keys_under("regularizer"):
             self.spec = PenaltySpec(K=K, alpha1=alpha1, alpha2=alpha2, beta=beta, eps=eps, gram=gram)
             self.engine = build_engine(engine, seed=seed)

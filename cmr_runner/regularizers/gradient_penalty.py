@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from cmr_runner.regularizers.base import Regularizer, StepFigures
 from cmr_runner.regularizers.layers import Layer, LayerRule, unique_weights
-from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm
+from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm, require_number
 from cmr_runner.regularizers.ranks import Ranks, owners
 from cmr_runner.spectral.decomposition import saturated, working
 from cmr_runner.spectral.engines.chunks import shared_workers
@@ -61,6 +61,8 @@ class GradientPenalty(Regularizer):
         seed: int = 0,
     ) -> None:
         super().__init__(model, layers=layers, steps_per_epoch=steps_per_epoch, seed=seed)
+        for key, value in (("lam", lam), ("rho_spec", rho_spec), ("warmup", warmup)):
+            require_number(f"regularizer.{key}", value)
         require("regularizer.every", every, isinstance(every, int) and every >= 1, "an integer >= 1")
         require("regularizer.layers", self.rule, bool(self.layers), "a rule that admits at least one weight")
         self.mixer = CappedMixing(lam, rho_spec, mixing, warmup * steps_per_epoch)

@@ -34,9 +34,11 @@ class LayerRule:
         for key in ("include", "exclude", "types"):
             value = getattr(self, key)
             if isinstance(value, str):
-                raise ValueError(f"layers.{key} must be a list of patterns, got the single string {value!r}")
+                raise ValueError(
+                    f"regularizer.layers.{key} must be a list of patterns, got the single string {value!r}"
+                )
         if self.min_side < 1:
-            raise ValueError(f"layers.min_side must be >= 1, got {self.min_side}")
+            raise ValueError(f"regularizer.layers.min_side must be >= 1, got {self.min_side}")
 
     def admits(self, name: str, module: nn.Module, matrix: Tensor) -> bool:
         if self.types:

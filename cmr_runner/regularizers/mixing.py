@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, get_args
 
 import torch
@@ -64,3 +65,8 @@ def global_norm(tensors: list[Tensor]) -> Tensor:
 def squared_norm(W: Tensor) -> Tensor:
     """‖W‖_F² of each matrix, (..., m, n) -> (...), without a temporary of W's size."""
     return torch.linalg.vector_norm(W, dim=(-2, -1)).square()
+
+
+def require_number(key: str, value: object) -> None:
+    """Before comparing: text would raise a TypeError that names no key, and text times steps is longer text."""
+    require(key, repr(value), isinstance(value, Real) and not isinstance(value, bool), "a number")

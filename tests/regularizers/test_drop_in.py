@@ -167,6 +167,9 @@ def test_half_precision_weights_get_finite_gradients_of_their_own_dtype() -> Non
     [
         ({"lam": -1}, r"regularizer.lam must be >= 0, got -1"),
         ({"lam": float("nan")}, r"regularizer.lam must be >= 0, got nan"),
+        ({"lam": "strong"}, r"regularizer.lam must be a number, got 'strong'"),
+        ({"warmup": "2 epochs"}, r"regularizer.warmup must be a number, got '2 epochs'"),
+        ({"beta": None}, r"regularizer.beta must be a number, got None"),
         ({"rho_spec": 0}, r"regularizer.rho_spec must be in \(0, 1\], got 0"),
         ({"rho_spec": 1.5}, r"regularizer.rho_spec must be in \(0, 1\], got 1.5"),
         ({"K": 2}, r"regularizer.K must be an integer >= 3, got 2"),
