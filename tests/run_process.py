@@ -19,7 +19,7 @@ from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA, TIME_COLUMNS
 
 TINY = (
     "dataset=synthetic",
-    "dataset.train=64",
+    "dataset.train=32",
     "dataset.test=32",
     "dataset.shape=[12]",
     "model.depth=3",
@@ -66,8 +66,9 @@ def call(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         patch.chdir(cwd)
         patch.setattr(sys, "argv", ["cmr-run", *TINY, *words])
-        for name in ("HYDRA_FULL_ERROR", "OMP_WAIT_POLICY", COMMAND_VARIABLE):
-            patch.setenv(name, "")
+        # Set by main(); set here first, so that the test's end puts back what was there.
+        for name, value in (("HYDRA_FULL_ERROR", "0"), ("OMP_WAIT_POLICY", "passive"), (COMMAND_VARIABLE, "")):
+            patch.setenv(name, value)
         with pytest.raises(SystemExit) as end:
             main()
     return subprocess.CompletedProcess(words, int(end.value.code or 0), out.getvalue(), err.getvalue())

@@ -79,7 +79,7 @@ def run_job(cfg: DictConfig, node: DictConfig, journal: Journal | None = None) -
     )
     prefix = "" if alone else f"[{node.job.num}] "
     progress = Progress(settings.progress, prefix=prefix, alone=alone, debug=settings.debug)
-    parent = os.getppid() if launcher == "joblib" else None
+    parent = journal.pid if journal is not None and launcher == "joblib" else None
 
     def build(device: str) -> Trainer:
         from cmr_runner.commands.building import build_trainer
@@ -150,6 +150,10 @@ def _main(arguments: list[str]) -> int:
 
 def _explain(error: Exception, overrides: list[str]) -> int:
     """Say in one line what stopped Hydra itself, and the exit code for it."""
+    if isinstance(error, BrokenPipeError):
+        # Whoever read the output has gone; Python's own flush at the end must not complain of it either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     line = mistakes.explain(error, overrides)
     if line:
         return _complain(line, 2)

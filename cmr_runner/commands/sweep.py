@@ -51,6 +51,11 @@ class Journal:
         os.environ[VARIABLE] = str(journal.path)
         return journal
 
+    @property
+    def pid(self) -> int:
+        """The process that runs the sweep."""
+        return int(self.path.name.rpartition("-")[2])
+
     def close(self) -> None:
         os.environ.pop(VARIABLE, None)
         shutil.rmtree(self.path, ignore_errors=True)

@@ -1,0 +1,136 @@
+"""Sweeps: past failures, resumed by the same command, equal to jobs run alone, under several launchers."""
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from run_process import call, directories, kill, only_directory, record, results, start, when
+
+
+def by_name(root: Path) -> dict[str, dict[str, object]]:
+    return {directory.name: results(directory) for directory in directories(root)}
+
+
+def table(output: str) -> dict[int, str]:
+    """Job number → outcome, from the table that ends a sweep."""
+    lines = output[output.rindex("job  outcome") :].splitlines()[1:]
+    return {
+        int(line.split()[0]): line.split()[1] for line in lines if line.split()[0].isdigit() and "jobs:" not in line
+    }
+
+
+def test_job_seven_of_a_sweep_equals_the_same_job_alone(tmp_path: Path) -> None:
+    sweep, alone = tmp_path / "sweep", tmp_path / "alone"
+    sweep.mkdir(), alone.mkdir()
+    words = ("trainer.epochs=2", "regularizer=cmr_learned")
+    done = call(sweep, "-m", *words, "seed=0,1,2,3,4,5,6")
+    assert done.returncode == 0, done.stderr
+    assert table(done.stdout) == dict.fromkeys(range(7), "completed")
+    assert call(alone, *words, "seed=6").returncode == 0
+    assert by_name(sweep).items() >= by_name(alone).items()
+    assert not list(sweep.glob("outputs/.sweeps"))
+
+
+def test_a_sweep_goes_past_failures_and_ends_with_their_reasons(tmp_path: Path) -> None:
+    words = ("-m", "trainer.epochs=1", "regularizer.lam=-1,0.02", "optimizer=adam,sgd")
+    done = call(tmp_path, *words)
+    assert done.returncode == 1
+    assert table(done.stdout) == {0: "failed", 1: "failed", 2: "completed", 3: "completed"}
+    assert "regularizer.lam must be >= 0, got -1" in done.stdout[done.stdout.rindex("job  outcome") :]
+    again = call(tmp_path, *words)
+    assert table(again.stdout) == {0: "failed", 1: "failed", 2: "skipped", 3: "skipped"}
+
+
+def test_on_failure_stop_starts_no_job_after_a_failed_one(tmp_path: Path) -> None:
+    done = call(tmp_path, "-m", "trainer.epochs=1", "seed=0,1", "regularizer.lam=0.02,-1", "on_failure=stop")
+    assert done.returncode == 1
+    assert list(table(done.stdout).values()) == ["completed", "failed", "not", "not"]
+    assert len(directories(tmp_path)) == 1
+
+
+def test_a_bad_value_for_a_group_stops_a_sweep_before_its_first_job(tmp_path: Path) -> None:
+    done = call(tmp_path, "-m", "regularizer=cmr,cmrr")
+    assert done.returncode == 2
+    assert "regularizer=cmrr: no such option" in done.stderr
+    assert directories(tmp_path) == []
+
+
+def test_a_missing_launcher_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = call(tmp_path, "-m", "hydra/launcher=ray", "seed=0,1", "+no.such.key.so.that.it.stops=1,2", "nonsense")
+    assert done.returncode == 2
+    assert "cmr-runner[ray]" in done.stderr
+
+
+def finished(root: Path) -> int:
+    return sum(record(directory)["status"] == "completed" for directory in directories(root))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_an_interrupted_sweep_stops_cleanly_and_the_same_command_completes_it(launcher: str, tmp_path: Path) -> None:
+    words = ("-m", "trainer.epochs=8", "seed=0,1,2,3", f"hydra/launcher={launcher}")
+    process = start(tmp_path, *words)
+    assert when(process, lambda: finished(tmp_path) >= 1)
+    process.send_signal(signal.SIGTERM)  # to the sweep's own process only
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM, err
+    assert out.splitlines()[-1].startswith("interrupted; go on with: ")
+    assert set(table(out).values()) <= {"completed", "interrupted", "not"}
+    assert {record(directory)["status"] for directory in directories(tmp_path)} <= {"completed", "interrupted"}
+
+    (tmp_path / "calm").mkdir()
+    assert call(tmp_path, *words[:3]).returncode == 0
+    assert call(tmp_path / "calm", *words[:3]).returncode == 0
+    assert by_name(tmp_path) == by_name(tmp_path / "calm")
+
+
+@pytest.mark.slow
+def test_twelve_jobs_killed_five_times_equal_twelve_left_alone(tmp_path: Path) -> None:
+    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    calm.mkdir(), rough.mkdir()
+    words = ("-m", "trainer.epochs=3", "regularizer=none,cmr", "seed=0,1,2,3,4,5")
+    assert call(calm, *words).returncode == 0
+
+    rng = random.Random(12)
+    kills = 0
+    for goal in (0, 2, 4, 6, 8):
+        process = start(rough, *words)
+        assert when(process, lambda goal=goal: len(directories(rough)) > goal, pause=0.001)
+        moment = time.monotonic() + rng.uniform(0.0, 0.3)
+        kills += when(process, lambda moment=moment: time.monotonic() >= moment, pause=0.001)
+        kill(process)
+    assert kills == 5
+
+    last = call(rough, *words)
+    assert last.returncode == 0, last.stderr
+    assert set(table(last.stdout).values()) <= {"completed", "resumed", "skipped"}
+    assert len(directories(rough)) == 12
+    assert by_name(rough) == by_name(calm)
+
+
+@pytest.mark.slow
+def test_joblib_gives_the_bytes_of_a_serial_sweep_and_its_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    serial, parallel = tmp_path / "serial", tmp_path / "parallel"
+    serial.mkdir(), parallel.mkdir()
+    words = ("-m", "trainer.epochs=12", "seed=0,1,2")
+    assert call(serial, *words).returncode == 0
+    process = start(parallel, *words, "hydra/launcher=joblib")
+    assert when(process, lambda: len(directories(parallel)) >= 1, pause=0.001)
+    kill(process)  # the workers outlive it only until their next step
+    deadline = time.monotonic() + 60
+    done = call(parallel, *words)
+    while done.returncode and time.monotonic() < deadline:
+        assert "is being written by" in done.stdout
+        done = call(parallel, *words)
+    assert done.returncode == 0
+    assert by_name(parallel) == by_name(serial)
+
+
+def test_an_experiments_runs_lie_in_its_own_directory(tmp_path: Path) -> None:
+    done = call(tmp_path, "experiment=kappa_stress", "trainer.epochs=1")
+    assert done.returncode == 0, done.stderr
+    assert only_directory(tmp_path).parent.name == "kappa_stress"
+    assert record(only_directory(tmp_path))["identity"]["experiment"] == "kappa_stress"
