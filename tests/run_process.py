@@ -126,4 +126,7 @@ def holds(process: subprocess.Popen[str], directory: Path) -> bool:
 
 def kill(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.wait()
+    for pipe in (process.stdout, process.stderr):  # not read to their end: workers that live on may hold them open
+        assert pipe is not None
+        pipe.close()

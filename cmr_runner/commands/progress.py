@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import traceback
 from collections.abc import Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from cmr_runner.runs.records import METRICS, Records
 
@@ -29,6 +30,12 @@ TABLE_COLUMNS = {
 }
 
 
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Print a line; a run does not fail because whoever read its output has gone."""
+    with contextlib.suppress(OSError):
+        print(text, file=stream or sys.stdout, flush=True)
+
+
 class Progress:
     """`mode` is live, lines or none; auto is live on a terminal. `prefix` tells side-by-side jobs apart."""
 
@@ -43,7 +50,7 @@ class Progress:
         self._figures = ""
 
     def warn(self, text: str) -> None:
-        print(f"{self.prefix}warning: {text}", file=sys.stderr, flush=True)
+        say(f"{self.prefix}warning: {text}", sys.stderr)
 
     def trace(self, error: BaseException) -> None:
         if self.debug:
@@ -104,11 +111,11 @@ class Progress:
         if self.mode == "none":
             return
         if not self.prefix:
-            print("\n" + "\n".join(epoch_table(records)))
+            say("\n" + "\n".join(epoch_table(records)))
         self._say(f"files: {job.directory}")
 
     def _say(self, text: str) -> None:
-        print(f"{self.prefix}{text}", flush=True)
+        say(f"{self.prefix}{text}")
 
 
 def _bar() -> Bar:

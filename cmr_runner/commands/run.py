@@ -8,6 +8,7 @@ import shlex
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from cmr_runner.commands import mistakes, naming
 from cmr_runner.commands.execution import FULL, Job, execute, failure_text
-from cmr_runner.commands.progress import Progress
+from cmr_runner.commands.progress import Progress, say
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.commands.stopping import STOP
 from cmr_runner.commands.sweep import Journal, StopCheck, report_lines, sweep_exit_code
@@ -42,9 +43,11 @@ def job(cfg: DictConfig) -> Outcome:
     node = cast(DictConfig, HydraConfig.get())
     journal = Journal.current()
     directory = Path(node.runtime.output_dir)
+    joblib = node.runtime.choices["hydra/launcher"] == "joblib"
+    should_stop = StopCheck(journal, journal.pid if journal is not None and joblib else None)
     with STOP.listening():
         try:
-            outcome = _held_back(cfg, journal, directory) or run_job(cfg, node, journal)
+            outcome = _held_back(cfg, journal, directory) or run_job(cfg, node, should_stop)
         except Mistake as error:
             outcome = Outcome("invalid", str(directory), str(error))
         except Exception as error:
@@ -57,11 +60,13 @@ def job(cfg: DictConfig) -> Outcome:
     else:
         journal.report(node.job.num, outcome)
         reason = f" ({outcome.reason})" if outcome.reason else ""
-        print(f"#{node.job.num} {directory.name}: {outcome.kind}{reason}", flush=True)
+        say(f"#{node.job.num} {directory.name}: {outcome.kind}{reason}")
+    if should_stop.orphaned():
+        os._exit(1)  # nobody is left to take the outcome, and joblib's worker would idle on for minutes
     return outcome
 
 
-def run_job(cfg: DictConfig, node: DictConfig, journal: Journal | None = None) -> Outcome:
+def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] = STOP.requested) -> Outcome:
     """The job that `cfg` describes, in the directory that Hydra's `node` says."""
     launcher = node.runtime.choices["hydra/launcher"]
     alone = launcher == "basic"
@@ -79,14 +84,13 @@ def run_job(cfg: DictConfig, node: DictConfig, journal: Journal | None = None) -
     )
     prefix = "" if alone else f"[{node.job.num}] "
     progress = Progress(settings.progress, prefix=prefix, alone=alone, debug=settings.debug)
-    parent = journal.pid if journal is not None and launcher == "joblib" else None
 
     def build(device: str) -> Trainer:
         from cmr_runner.commands.building import build_trainer
 
         return build_trainer(cfg, settings, device)
 
-    return execute(task, build, progress, StopCheck(journal, parent))
+    return execute(task, build, progress, should_stop)
 
 
 def _held_back(cfg: DictConfig, journal: Journal | None, directory: Path) -> Outcome | None:

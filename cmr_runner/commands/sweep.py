@@ -112,8 +112,11 @@ class StopCheck:
         self._next_look = 0.0
         self._asked = False
 
+    def orphaned(self) -> bool:
+        return self.parent is not None and os.getppid() != self.parent
+
     def __call__(self) -> bool:
-        if STOP.requested() or (self.parent is not None and os.getppid() != self.parent):
+        if STOP.requested() or self.orphaned():
             return True
         if self.journal is not None and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + LOOK_SECONDS
