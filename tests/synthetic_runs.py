@@ -8,13 +8,48 @@ from pathlib import Path
 
 import numpy as np
 
-METRICS = (
-    "epoch step train_loss test_loss test_accuracy grad_norm grad_norm_task grad_norm_spec kappa_mean kappa_median "
-    "kappa_p90 kappa_max kappa_gram_mean kappa_gram_median kappa_gram_p90 max_abs_moment mean_abs_moment "
-    "rho_cond_mean rho_moment_mean lambda_t cap_active_fraction clip_active_fraction skipped_layers seconds "
-    "spectral_seconds"
-).split()
-LAYERS = "epoch layer rows cols kappa sigma_max sigma_min stable_rank rho_cond rho_moment s_3 s_4 s_5".split()
+METRICS = [
+    "epoch",
+    "step",
+    "train_loss",
+    "test_loss",
+    "test_accuracy",
+    "grad_norm",
+    "grad_norm_task",
+    "grad_norm_spec",
+    "kappa_mean",
+    "kappa_median",
+    "kappa_p90",
+    "kappa_max",
+    "kappa_gram_mean",
+    "kappa_gram_median",
+    "kappa_gram_p90",
+    "max_abs_moment",
+    "mean_abs_moment",
+    "rho_cond_mean",
+    "rho_moment_mean",
+    "lambda_t",
+    "cap_active_fraction",
+    "clip_active_fraction",
+    "skipped_layers",
+    "seconds",
+    "spectral_seconds",
+]
+LAYERS = [
+    "epoch",
+    "layer",
+    "rows",
+    "cols",
+    "kappa",
+    "sigma_max",
+    "sigma_min",
+    "stable_rank",
+    "rho_cond",
+    "rho_moment",
+    "s_3",
+    "s_4",
+    "s_5",
+]
 CMR = {"lam": 0.02, "rho_spec": 0.5, "alpha1": 1.0, "alpha2": 0.1, "beta": 0.15, "K": 5, "mixing": "penalty_cap"}
 # Final accuracy and κ(W) that a method tends to, by kind of start.
 TARGETS = {

@@ -183,6 +183,7 @@ def odd_runs(root):
     (bare / "metrics.csv").write_text("epoch,step\n0,0\n1,5\n2,9\n3,9\n4,9\n5,9\n")
     (bare / "layers.csv").unlink()
     (bare / "spectra.csv").write_text("epoch,layer\n0,a\n")
+    (write_run(root, method="cmr", seed=4, layers=2) / "layers.csv").write_text("epoch,kappa\n0,1\n5,2\n")
     blank = write_run(root, method="l2", layers=2)
     rows = (blank / "metrics.csv").read_text().splitlines()
     (blank / "metrics.csv").write_text(
@@ -207,6 +208,27 @@ def test_runs_that_have_only_begun_are_drawn(tmp_path, capsys):
     assert main([str(tmp_path), "--only", "main,layers,spectra", *QUICK]) == 0
     assert "kappa_stress/main" in drawn(tmp_path / "figures")
     assert "running" in (tmp_path / "figures" / "captions.md").read_text()
+
+
+@pytest.mark.slow
+def test_five_hundred_runs_stay_within_time_and_memory(tmp_path):
+    for lam in range(10):
+        for rho in range(10):
+            for seed in range(5):
+                options = {"lam": 0.01 * (lam + 1), "rho_spec": 0.1 * (rho + 1)}
+                write_run(tmp_path, "sweep", seed=seed, epochs=3, layers=2, options=options)
+    script = (
+        "import resource, sys; from cmr_runner.commands import plot, report;"
+        f"plot.main([{str(tmp_path)!r}]); report.main([{str(tmp_path)!r}]);"
+        "used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)];"
+        "print(sum(u.ru_utime for u in used), max(u.ru_maxrss for u in used) / 1024, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    processor_seconds, megabytes = map(float, done.stderr.split())
+    # Processor time, since the wall clock also tells what else the machine was doing.
+    assert processor_seconds < 20
+    assert megabytes < 1000
+    assert (tmp_path / "figures" / "sweep" / "sweep.pdf").exists()
 
 
 def test_watch_redraws_when_a_run_changes_and_only_then(tmp_path):

@@ -11,6 +11,7 @@ from cmr_runner.figures.selection import SelectionError, selected
 from cmr_runner.runs.table import Run, find_runs, run_notes
 
 MOST_NOTES = 10
+INTERRUPTED = 130  # as shells report Ctrl-C
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -77,5 +78,5 @@ def exit_code(prog: str, work: Callable[[], int]) -> int:
         print(f"{prog}: {error.strerror or error}: {error.filename or ''}", file=sys.stderr)
     except KeyboardInterrupt:
         print(file=sys.stderr)
-        return 130
+        return INTERRUPTED
     return 1

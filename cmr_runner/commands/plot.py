@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from cmr_runner.commands.choosing import OneLineParser, chosen_runs, exit_code, runs_parser
+from cmr_runner.commands.choosing import INTERRUPTED, OneLineParser, chosen_runs, exit_code, runs_parser
 from cmr_runner.figures.catalogue import FIGURES, NAMES, by_figure
 from cmr_runner.figures.drawing import DrawingJob, available_cores, outcomes, write_captions
 from cmr_runner.figures.grouping import experiments
@@ -77,7 +77,8 @@ def watch(
         now = state(paths)
         if now != seen:
             seen = now
-            exit_code("cmr-plot", redraw)
+            if (code := exit_code("cmr-plot", redraw)) == INTERRUPTED:
+                return code
             print(f"watching {', '.join(map(str, paths))} (Ctrl-C ends)", flush=True)
         sleep(every)
 

@@ -27,7 +27,7 @@ def activity_figures(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
             if quantity is SPECTRAL_RATIO:
                 for cap in _caps(groups):
                     axes.axhline(cap, color=GREY, linestyle=":", linewidth=1.2)
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, max(1.04 * axes.get_ylim()[1], quantity.factor / 100))
         legend_above(figure, row[0])
         note = f"{setting.title}. {curve_note(groups, *PANELS)} Dotted: the cap ρ_spec."
         finish(figure, note)

@@ -10,8 +10,14 @@ from cmr_runner.runs.table import Run
 
 def layer_names(groups: Sequence[Group], table: str = "layers") -> list[str]:
     """Layers in the order in which the files name them."""
-    names = (name for group in groups for run in group.runs for name in getattr(run, table)["layer"])
-    return [name for name in dict.fromkeys(names) if isinstance(name, str)]
+    tables = (getattr(run, table) for group in groups for run in shown_runs(group))
+    names = (name for columns in tables if "layer" in columns and "epoch" in columns for name in columns["layer"])
+    return list(dict.fromkeys(names))
+
+
+def short_name(layer: str) -> str:
+    """A layer's name without the parameter's, which is nearly always `weight`."""
+    return layer.removesuffix(".weight")
 
 
 def shown_runs(group: Group) -> tuple[Run, ...]:
@@ -21,7 +27,7 @@ def shown_runs(group: Group) -> tuple[Run, ...]:
 
 def layer_matrix(group: Group, names: Sequence[str], column: str) -> tuple[np.ndarray, np.ndarray]:
     """Epochs and the geometric mean over seeds of a layers.csv column (layers × epochs), nan where not logged."""
-    runs = [run for run in shown_runs(group) if column in run.layers and "epoch" in run.layers]
+    runs = [run for run in shown_runs(group) if all(key in run.layers for key in ("epoch", "layer", column))]
     if not runs:
         return np.array([]), np.full((len(names), 0), np.nan)
     epochs = np.unique(np.concatenate([run.layers["epoch"] for run in runs]))

@@ -6,7 +6,7 @@ import numpy as np
 
 from cmr_runner.figures.grouping import Setting, comparable_sets
 from cmr_runner.figures.heatmap import color_scale, draw_matrix
-from cmr_runner.figures.layer_columns import layer_matrix, layer_names, shown_runs
+from cmr_runner.figures.layer_columns import layer_matrix, layer_names, short_name, shown_runs
 from cmr_runner.figures.style import COLUMN, PAGE, Drawing, Omission, finish, new_figure, stem_of
 from cmr_runner.runs.table import Run
 
@@ -24,14 +24,15 @@ def layer_maps(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
 
 def layer_map(setting: Setting) -> Drawing:
     names = layer_names(setting.groups)
-    maps = [layer_matrix(group, names, "kappa") for group in setting.groups]
+    groups = [group for group in setting.groups if layer_names([group])]
+    maps = [layer_matrix(group, names, "kappa") for group in groups]
     scale = color_scale(np.concatenate([matrix.ravel() for _, matrix in maps]), log=True)
     columns = min(len(maps), 3)
     rows = -(-len(maps) // columns)
     height = 0.75 + 0.12 * max(8, min(len(names), MOST_NAMES))
     figure = new_figure(COLUMN if len(maps) == 1 else PAGE, rows * height)
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    for axes, group, (epochs, matrix) in zip(grid.flat, setting.groups, maps, strict=False):
+    for axes, group, (epochs, matrix) in zip(grid.flat, groups, maps, strict=False):
         image = draw_matrix(axes, matrix, scale)
         axes.set_title(f"{group.label} (n = {len(shown_runs(group))})", loc="left")
         step = max(1, -(-len(epochs) // 7))
@@ -39,7 +40,7 @@ def layer_map(setting: Setting) -> Drawing:
         axes.set_xlabel("epoch")
     every = max(1, -(-len(names) // MOST_NAMES))
     for axes in grid[:, 0]:
-        axes.set_yticks(range(0, len(names), every), names[::every])
+        axes.set_yticks(range(0, len(names), every), map(short_name, names[::every]))
         axes.set_ylabel("layer, input at the top")
     for axes in grid.flat[len(maps) :]:
         axes.set_visible(False)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cmr_runner.figures.grouping import Group
-from cmr_runner.figures.layer_columns import layer_matrix, layer_names
+from cmr_runner.figures.layer_columns import layer_matrix, layer_names, short_name
 from cmr_runner.figures.quantities import QUANTITIES, Quantity
 from cmr_runner.figures.seed_curves import seed_matrix
 from cmr_runner.figures.statistics import bootstrap_band
@@ -42,7 +42,11 @@ def payload(experiments: Sequence[tuple[str, Sequence[Group]]]) -> dict[str, Any
     return {
         "quantities": [{"id": q.column, "label": q.label, "log": q.log} for q in logged],
         "experiments": [
-            {"name": name, "groups": [next(numbers) for _ in several], "layers": layer_names(several)}
+            {
+                "name": name,
+                "groups": [next(numbers) for _ in several],
+                "layers": [short_name(layer) for layer in layer_names(several)],
+            }
             for name, several in experiments
         ],
         "groups": [

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cmr_runner.figures.grouping import Setting, comparable_sets
-from cmr_runner.figures.layer_columns import layer_names, layer_spectra, shown_runs
+from cmr_runner.figures.layer_columns import layer_names, layer_spectra, short_name, shown_runs
 from cmr_runner.figures.methods import GREY
 from cmr_runner.figures.style import PAGE, Drawing, Omission, finish, legend_above, log_axis, new_figure, stem_of
 from cmr_runner.runs.table import Run
@@ -39,7 +39,7 @@ def spectrum_figure(setting: Setting) -> Drawing:
             look = group.look
             style: dict[str, Any] = {"linestyle": look.dash, "marker": look.marker, "markersize": 2.8, "markevery": 10}
             axes.plot(*spectra.get(name, NOTHING), color=look.color, label=label, **style)
-        axes.set_title(name, loc="left", fontsize=7, pad=2)
+        axes.set_title(short_name(name), loc="left", fontsize=7, pad=2)
         axes.set_xticks([0, 50, 100])
     log_axis(grid[0, 0])
     for axes in grid.flat:

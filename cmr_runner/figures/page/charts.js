@@ -110,6 +110,7 @@ function drawPanel(panel) {
   const groups = experiment().groups.filter((i) => shownGroups.has(i)).map((i) => data.groups[i]);
   const traces = groups.flatMap((group) => groupTraces(group, quantity.id));
   const figure = layout(quantity.label, panel.log);
+  if (Math.max(0, ...traces.map((trace) => trace.x.at(-1) ?? 0)) <= 12) figure.xaxis.dtick = 1;
   if (panel.log) Object.assign(figure.yaxis, logTicks(traces));
   if (printing) figure.width = PRINTED_WIDTH / 2 - 30;
   if (traces.length > 24) figure.hovermode = "closest";
@@ -184,7 +185,8 @@ const drawCurves = () => panels.forEach(drawPanel);
 const drawAll = () => { listGroups(); drawCurves(); drawLayers(); };
 
 function chooseExperiment() {
-  byId("layer-group").replaceChildren(...options(experiment().groups.map((i) => [i, data.groups[i].label])));
+  const logged = experiment().groups.filter((i) => data.groups[i].layerEpochs.length);
+  byId("layer-group").replaceChildren(...options(logged.map((i) => [i, data.groups[i].label])));
   drawAll();
 }
 
