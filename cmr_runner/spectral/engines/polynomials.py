@@ -39,11 +39,11 @@ def interior(W: Tensor, A: Tensor, c: Tensor, d: Tensor, K: int) -> Interior:
         T.append(_doubled(T, j))
     r = A.shape[-1]
     traces = [A.new_full(A.shape[:1], r, dtype=torch.float64), *(_trace(P) for P in T)]
-    extend_(traces, lambda i, j: inner(T[i - 1], T[j - 1]), min(K, 2 * degree))
+    extend_(traces, lambda i, j: inner(T[i - 1], T[j - 1]) if i < j else square_norm(T[i - 1]), min(K, 2 * degree))
     if K != 5:
         return Interior(torch.stack(traces, -1), T, None)
     Z = torch.bmm(W, T[1])
-    traces.append(odd_trace(inner(Z, Z), traces, c, d))
+    traces.append(odd_trace(square_norm(Z), traces, c, d))
     return Interior(torch.stack(traces, -1), T, Z)
 
 
@@ -107,6 +107,11 @@ def scaled_derivative_coefficients(K: int) -> Tensor:
 def inner(A: Tensor, B: Tensor) -> Tensor:
     """<A, B> of batched matrices, (B,), float64: rows are summed in their own precision, the row sums in double."""
     return (A * B).sum(-1).double().sum(-1)
+
+
+def square_norm(A: Tensor) -> Tensor:
+    """<A, A> likewise, in one pass over A."""
+    return torch.linalg.vector_norm(A, dim=-1).double().square().sum(-1)
 
 
 def _trace(P: Tensor) -> Tensor:

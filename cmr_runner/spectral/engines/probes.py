@@ -93,8 +93,12 @@ def gradient_estimate(W: Tensor, probes: Probed, h: Tensor) -> Tensor:
     halves = [splitting(coefficients[:, b], means[:, b]) for b in (0, 1)]
     gradient = W * (sum(half.e for half in halves) / 2).to(W)[:, None, None]  # type: ignore[union-attr]
     C = torch.stack([half.C for half in halves], 1).div_(2 * n_probes).to(W)  # (B, 2, q+1, q+1)
-    rows = C.repeat_interleave(n_probes, 1)  # (B, 2p, q+1, q+1)
-    Y = torch.stack(probes.Y, 2)  # (B, 2p, q+1, M)
-    left = torch.matmul(rows, Y)  # Σ_i C_ji Y_i
-    right = torch.stack(probes.V, 2)
-    return gradient.baddbmm_(left.flatten(1, 2).mT, right.flatten(1, 2))
+    left = torch.bmm(C.flatten(0, 1), _by_block(probes.Y).flatten(0, 1))  # Σ_i C_ji Y_i, (2B, q+1, p·M)
+    right = _by_block(probes.V)
+    M, r = W.shape[1:]
+    return gradient.baddbmm_(left.view(len(W), -1, M).mT, right.view(len(W), -1, r))
+
+
+def _by_block(rows: list[Tensor]) -> Tensor:
+    """q + 1 tensors (B, 2p, r) as one (B, 2, q+1, p·r)."""
+    return torch.stack([A.view(len(A), 2, -1) for A in rows], 2)

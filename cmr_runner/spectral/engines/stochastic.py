@@ -18,7 +18,6 @@ from cmr_runner.spectral.engines.randomness import generator_for
 from cmr_runner.spectral.engines.warm_start import WarmStart
 from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
 
-CHUNK_ENTRIES = 7 * 256 * 256  # of W: thin products are quick, so Python's own cost wants larger pieces than `fast`
 PROBES = 16
 STEPS = 12
 LONGER = 4  # times as many Lanczos steps without a warm start, or where its edges fail their check
@@ -46,10 +45,7 @@ class StochasticEngine:
         warm = self.warm.start(group, A, step)
         start, steps = (self.warm.noise(group, A, step), LONGER * self.steps) if warm is None else (warm, self.steps)
         results = shared_workers().map(
-            [
-                partial(self._piece, A[i:j], spec, start[i:j], steps, (group, i, step))
-                for i, j in chunk_bounds(A, CHUNK_ENTRIES)
-            ]
+            [partial(self._piece, A[i:j], spec, start[i:j], steps, (group, i, step)) for i, j in chunk_bounds(A)]
         )
         self.warm.keep(group, torch.cat([V for _, V in results]))
         return joined([penalty for penalty, _ in results]).to(W.dtype)
