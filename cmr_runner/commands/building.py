@@ -12,6 +12,7 @@ from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
 
 from cmr_runner.commands.settings import Mistake, Settings
+from cmr_runner.regularizers.ranks import Ranks
 from cmr_runner.training.loop import Trainer, steps_per_epoch
 from cmr_runner.training.seeding import generator
 
@@ -39,7 +40,7 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def build_trainer(cfg: DictConfig, settings: Settings, device: str) -> Trainer:
+def build_trainer(cfg: DictConfig, settings: Settings, device: str, ranks: Ranks | None = None) -> Trainer:
     torch.set_num_threads(settings.threads)
     seed_everything(settings.seed)
     seed = settings.seed
@@ -50,7 +51,8 @@ def build_trainer(cfg: DictConfig, settings: Settings, device: str) -> Trainer:
     steps = steps_per_epoch(len(data.train_y), _batch_size(cfg))
     regularizer = build(cfg, "regularizer", model, steps_per_epoch=steps, seed=seed)
     optimizer = build(cfg, "optimizer", model)
-    return build(cfg, "trainer", model=model, data=data, regularizer=regularizer, optimizer=optimizer, seed=seed)
+    parts = {"model": model, "data": data, "regularizer": regularizer, "optimizer": optimizer}
+    return build(cfg, "trainer", **parts, seed=seed, ranks=ranks)
 
 
 def _batch_size(cfg: DictConfig) -> int:

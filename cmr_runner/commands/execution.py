@@ -44,13 +44,18 @@ class Job:
 
 
 def execute(
-    job: Job, build: Callable[[str], Trainer], progress: Progress, should_stop: Callable[[], bool] = STOP.requested
+    job: Job,
+    build: Callable[[str], Trainer],
+    progress: Progress,
+    should_stop: Callable[[], bool] = STOP.requested,
+    on_start: Callable[[dict[str, Any] | None], None] = lambda state: None,
 ) -> Outcome:
-    """Run `job` unless its directory already holds its result. `build(device)` makes a fresh trainer."""
+    """Run `job` unless its directory already holds its result. `build(device)` makes a fresh trainer; `on_start` is
+    told the state that training starts from (None: a fresh one), and is not called where there is nothing to do."""
     began = time.perf_counter()
     try:
         with run_lock(job.directory, job.command):
-            outcome = _Execution(job, build, progress, should_stop).outcome()
+            outcome = _Execution(job, build, progress, should_stop, on_start).outcome()
     except Held as error:
         outcome = Outcome("held", str(job.directory), str(error))
     except Mistake as error:
@@ -82,9 +87,16 @@ class _Execution:
     """The steps of `execute` that happen under the lock."""
 
     def __init__(
-        self, job: Job, build: Callable[[str], Trainer], progress: Progress, should_stop: Callable[[], bool]
+        self,
+        job: Job,
+        build: Callable[[str], Trainer],
+        progress: Progress,
+        should_stop: Callable[[], bool],
+        on_start: Callable[[dict[str, Any] | None], None],
     ) -> None:
-        self.job, self.build, self.progress, self.should_stop = job, build, progress, should_stop
+        self.job, self.build, self.progress = job, build, progress
+        self.should_stop, self.on_start = should_stop, on_start
+        self.state: dict[str, Any] | None = None  # of the trainer, where it was restored
         self.run = RunDirectory(job.directory)
         self.records = Records()
         self.resumed_from: int | None = None
@@ -111,6 +123,7 @@ class _Execution:
         self.run.prepare()
         trainer = self._restore(trainer, device)
         self._begin(record, device)
+        self.on_start(self.state)
         return self._train(trainer)
 
     def _as_before(self, record: dict[str, Any]) -> Outcome:
@@ -122,14 +135,18 @@ class _Execution:
     def _restore(self, trainer: Trainer, device: str) -> Trainer:
         """Load the newest good checkpoint, if there is one; set those aside that are not."""
         from cmr_runner.training.checkpoint import BadCheckpoint, unpack
+        from cmr_runner.training.loop import OtherProcesses
 
         for path in self.run.checkpoints():
             try:
                 state = unpack(path.read_bytes(), identity=self.job.identity.hash)
                 trainer.load_state_dict(state["trainer"])
+                self.state = state["trainer"]
                 self.records = Records(state["records"])
                 self.resumed_from = int(state["trainer"]["epoch"])
                 break
+            except OtherProcesses as error:
+                raise Mistake(f"{path}: {error}, or start over with force=true") from None
             except (BadCheckpoint, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
                 kept = self.run.set_aside(path)
                 reason = " ".join(str(error).split())

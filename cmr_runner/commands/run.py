@@ -22,11 +22,13 @@ from cmr_runner.commands.progress import Progress, say
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.commands.stopping import STOP
 from cmr_runner.commands.sweep import Journal, StopCheck, report_lines, sweep_exit_code
+from cmr_runner.commands.together import execute_together, processes
 from cmr_runner.runs.identity import deciding_config
 from cmr_runner.runs.outcome import Outcome
 from cmr_runner.runs.provenance import shell_command
 
 if TYPE_CHECKING:
+    from cmr_runner.regularizers.ranks import Ranks
     from cmr_runner.training.loop import Trainer
 
 COMMAND_VARIABLE = "CMR_RUNNER_COMMAND"
@@ -85,11 +87,13 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     prefix = "" if alone else f"[{node.job.num}] "
     progress = Progress(settings.progress, prefix=prefix, alone=alone, debug=settings.debug)
 
-    def build(device: str) -> Trainer:
+    def build(device: str, ranks: Ranks | None = None) -> Trainer:
         from cmr_runner.commands.building import build_trainer
 
-        return build_trainer(cfg, settings, device)
+        return build_trainer(cfg, settings, device, ranks)
 
+    if processes() > 1:
+        return execute_together(task, build, progress, should_stop)
     return execute(task, build, progress, should_stop)
 
 
@@ -97,6 +101,8 @@ def _held_back(cfg: DictConfig, journal: Journal | None, directory: Path) -> Out
     """Why a job of a sweep is not started, if it is not."""
     if journal is None:
         return None
+    if processes() > 1:
+        raise Mistake("-m: torchrun trains one run; sweep without torchrun, or name one configuration")
     if STOP.requested() or journal.stop_requested():
         return Outcome("not started", str(directory), "the sweep was interrupted")
     if cfg.on_failure == "stop" and journal.failed():
@@ -192,6 +198,8 @@ def _conclude(trouble: int) -> int:
 
 
 def _single_ending(outcome: Outcome) -> int:
+    if os.environ.get("RANK", "0") != "0":
+        return outcome.exit_code  # the first process says it
     if outcome.kind in ("skipped", "interrupted"):
         print(f"{outcome.directory}: {outcome.reason}")
     elif outcome.exit_code:

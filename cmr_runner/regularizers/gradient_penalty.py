@@ -12,7 +12,7 @@ from cmr_runner.regularizers.base import Regularizer, StepFigures
 from cmr_runner.regularizers.layers import Layer, LayerRule, unique_weights
 from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm, require_number
 from cmr_runner.regularizers.ranks import Ranks, owners
-from cmr_runner.spectral.decomposition import saturated, working
+from cmr_runner.spectral.decomposition import NonFiniteError, saturated, working
 from cmr_runner.spectral.engines.chunks import shared_workers
 from cmr_runner.spectral.engines.workers import Task
 from cmr_runner.spectral.penalty import require
@@ -120,7 +120,7 @@ class GradientPenalty(Regularizer):
         # Through the workers whether it was started early or not, so that rounding is the same.
         task = self._task if self._task is not None else shared_workers().submit(self._evaluate)
         self._task = None
-        fresh = self._pull_back(self._exchange(task.result()))
+        fresh = self._pull_back(self._exchange(task))
         self._held = fresh if self.every > 1 else None
         return fresh
 
@@ -144,10 +144,14 @@ class GradientPenalty(Regularizer):
                 out = out._replace(penalty=out.penalty + result.value.sum(), skipped=out.skipped + result.skipped)
         return out
 
-    def _exchange(self, mine: _Evaluation) -> _Evaluation:
+    def _exchange(self, task: Task[_Evaluation]) -> _Evaluation:
         """The evaluation of all layers, from every process's own: one sum of one vector in which the rest is zero."""
         if self.ranks.size == 1:
-            return mine
+            return task.result()
+        try:
+            mine = task.result()
+        except NonFiniteError:  # said to the others below, who would wait for ever otherwise
+            mine = _Evaluation({}, {}, {}, torch.tensor(torch.nan), 0)
         like = mine.penalty
         gradients = [mine.gradients.get(layer.name, like.new_zeros(layer.shape)) for layer in self.layers]
         unknown = {name: like.new_full((), torch.nan) for name in mine.gradients}
@@ -156,10 +160,13 @@ class GradientPenalty(Regularizer):
         dtype = torch.promote_types(next(self.model.parameters()).dtype, torch.float32)  # the same for every process
         flat = self.ranks.sum_(torch.cat([part.flatten().to(dtype) for part in parts]))
         pieces = flat.split([part.numel() for part in parts])
+        penalty, skipped = pieces[-1]
+        if torch.isnan(penalty):
+            raise NonFiniteError("a layer that one of the processes looks after is not finite")
         names = [layer.name for layer in self.layers]
         whole = {n: piece.view(layer.shape) for n, piece, layer in zip(names, pieces, self.layers, strict=False)}
         known = {n: k for n, k in zip(names, pieces[-2], strict=True) if not torch.isnan(k)}
-        return _Evaluation(mine.effective, whole, known, pieces[-1][0], int(pieces[-1][1]))
+        return _Evaluation(mine.effective, whole, known, penalty, int(skipped))
 
     def _pull_back(self, found: _Evaluation) -> _Spectral:
         """The gradients of the layers as gradients in the trainable parameters."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +19,15 @@ class Ranks:
 
     rank: int = 0
     size: int = 1
+
+    @classmethod
+    def joined(cls) -> Ranks:
+        """The processes that torchrun started, this one among them. Collective."""
+        if not dist.is_initialized():
+            if torch.cuda.is_available():
+                torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        return cls(dist.get_rank(), dist.get_world_size())
 
     @property
     def first(self) -> bool:

@@ -26,6 +26,8 @@ def shell_command() -> str:
     """The command line that started this process, as it can be typed again."""
     name = Path(sys.argv[0]).name
     words = ["python", "-m", "cmr_runner"] if name == "__main__.py" else [name]
+    if "LOCAL_WORLD_SIZE" in os.environ:  # torchrun's
+        words = ["torchrun", f"--nproc-per-node={os.environ['LOCAL_WORLD_SIZE']}", "-m", "cmr_runner"]
     return shlex.join([*words, *sys.argv[1:]])
 
 
@@ -37,6 +39,7 @@ def provenance(*, seed: int, threads: int, device: str, command: str) -> dict[st
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "threads": threads,
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "device": device,
         "command": command,
         "seed": seed,

@@ -34,6 +34,10 @@ class Interrupted(Exception):
     """The run was asked to stop; it goes on from its last finished epoch."""
 
 
+class OtherProcesses(Exception):
+    """A state of several processes holds what each knew of its own layers, so it needs as many again."""
+
+
 @dataclass(frozen=True)
 class Epoch:
     """What one epoch left: a row of metrics.csv, its rows of layers.csv, and its rows of spectra.csv."""
@@ -86,8 +90,6 @@ class Trainer:
         self.device = next(model.parameters()).device
         self.ranks = ranks if ranks is not None else Ranks()
         regularizer.divide_over(self.ranks)
-        # What the forward goes through: with several processes its backward averages the gradients over them.
-        self.network = model if self.ranks.size == 1 else DistributedDataParallel(model)
         self.diagnose = Diagnostics(model, data) if diagnostics else no_diagnostics
         self.epoch = -1  # the last finished one; 0 is the state before training
         self.step = 0
@@ -106,6 +108,8 @@ class Trainer:
         """The epochs that are left: 0 (before training) unless resumed, then up to `epochs`. `state_dict` is whole
         whenever an epoch has been yielded. Raises Interrupted at the step after should_stop() turns true, Diverged
         after yielding the epoch in which a number went bad."""
+        # What the forward goes through: with several processes its backward averages the gradients over them.
+        network = self.model if self.ranks.size == 1 else DistributedDataParallel(self.model)
         if self.epoch < 0:
             began = time.perf_counter()
             self.epoch = 0
@@ -113,7 +117,7 @@ class Trainer:
         while self.epoch < self.epochs:
             began = time.perf_counter()
             totals = EpochTotals(self.device)
-            trouble, spectral_seconds = self._train_epoch(self.epoch + 1, totals, should_stop, on_step)
+            trouble, spectral_seconds = self._train_epoch(network, self.epoch + 1, totals, should_stop, on_step)
             self.epoch += 1
             yield self._epoch(totals.figures(), began, spectral_seconds)
             if trouble:
@@ -121,14 +125,14 @@ class Trainer:
 
     def _train_epoch(
         self,
+        network: nn.Module,
         epoch: int,
         totals: EpochTotals,
         should_stop: Callable[[], bool],
         on_step: Callable[[StepView], None] | None,
     ) -> tuple[str | None, float]:
         """One pass over the data: (what went bad or None, seconds spent in the regulariser)."""
-        model, network, regularizer, optimizer = self.model, self.network, self.regularizer, self.optimizer
-        ranks = self.ranks
+        model, regularizer, optimizer, ranks = self.model, self.regularizer, self.optimizer, self.ranks
         x, y = self.data.train_x, self.data.train_y
         parameters = [p for p in model.parameters() if p.requires_grad]
         torch.manual_seed(mixed_seed(self.seed, "epoch", epoch))  # dropout and the like
@@ -204,10 +208,11 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        saved_by = len(state["regularizers"])
+        if saved_by != self.ranks.size:
+            raise OtherProcesses(f"saved by {saved_by} processes, and there are {self.ranks.size} now: use {saved_by}")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        if len(state["regularizers"]) != self.ranks.size:
-            raise ValueError(f"saved by {len(state['regularizers'])} processes, and there are {self.ranks.size} now")
         self.regularizer.load_state_dict(state["regularizers"][self.ranks.rank])
         self.epoch, self.step = state["epoch"], state["step"]
 

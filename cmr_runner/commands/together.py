@@ -1,0 +1,67 @@
+"""One run over several processes (torchrun): the first keeps the run directory, the others follow it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from cmr_runner.commands.execution import Job, execute
+from cmr_runner.commands.progress import Progress
+from cmr_runner.runs.outcome import Outcome
+
+if TYPE_CHECKING:
+    from cmr_runner.regularizers.ranks import Ranks
+    from cmr_runner.training.loop import Trainer
+
+
+def processes() -> int:
+    """How many processes torchrun started, 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def execute_together(
+    job: Job,
+    build: Callable[[str, Ranks], Trainer],
+    progress: Progress,
+    should_stop: Callable[[], bool],
+) -> Outcome:
+    """`execute` by the first process; the others train beside it and write nothing."""
+    from cmr_runner.regularizers.ranks import Ranks
+
+    ranks = Ranks.joined()
+    if not ranks.first:
+        return _follow(job, lambda device: build(device, ranks), ranks, should_stop)
+    told: list[bool] = []
+
+    def tell(state: object) -> None:
+        told.append(True)
+        ranks.from_first({"state": state})
+
+    outcome = execute(job, lambda device: build(device, ranks), progress, should_stop, tell)
+    if not told:
+        ranks.from_first({"outcome": outcome.as_dict()})
+    return outcome
+
+
+def _follow(job: Job, build: Callable[[str], Trainer], ranks: Ranks, should_stop: Callable[[], bool]) -> Outcome:
+    from cmr_runner.commands.building import resolve_device
+    from cmr_runner.commands.stopping import STOP
+    from cmr_runner.training.loop import Diverged, Interrupted
+
+    message: dict[str, Any] = ranks.from_first(None)
+    if "outcome" in message:
+        return Outcome(**message["outcome"])
+    trainer = build(resolve_device(job.settings.device))
+    if message["state"] is not None:
+        trainer.load_state_dict(message["state"])
+    directory = str(job.directory)
+    try:
+        with STOP.graceful():
+            for _ in trainer.run(should_stop):
+                trainer.state_dict()  # collective: the first process saves what each knows
+    except Diverged as error:
+        return Outcome("diverged", directory, str(error))
+    except Interrupted as error:
+        return Outcome("interrupted", directory, str(error), signal=STOP.signal)
+    return Outcome("completed", directory)
