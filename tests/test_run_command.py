@@ -104,7 +104,7 @@ def test_a_file_in_the_way_of_the_output_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_divergence_keeps_its_rows_and_is_not_computed_again(tmp_path: Path) -> None:
-    words = ("optimizer=sgd", "optimizer.lr=1e30", "trainer.clip_norm=inf", "trainer.epochs=3", "regularizer=none")
+    words = ("optimizer=sgd", "optimizer.lr=3e38", "trainer.clip_norm=inf", "trainer.epochs=3", "regularizer=none")
     done = call(tmp_path, *words)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
