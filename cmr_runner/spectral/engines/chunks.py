@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -37,6 +39,26 @@ def chunk_bounds(W: Tensor, entries: int = CHUNK_ENTRIES) -> list[tuple[int, int
     most = max(1, entries // max(1, W[0].numel()))
     pieces = -(-B // most)
     return [(B * i // pieces, B * (i + 1) // pieces) for i in range(pieces)]
+
+
+Piece = Callable[[int, int], tuple[LayerPenalty, Tensor]]  # of W[i:j]: its penalty, its edge vectors (j − i, 2, r)
+
+
+def in_pieces(W: Tensor, piece: Piece, entries: int = CHUNK_ENTRIES) -> tuple[LayerPenalty, Tensor]:
+    """The penalty and the edge vectors of W (B, m, n) from those of its pieces, which the workers share.
+
+    Each piece leaves its gradient in its part of one tensor: to join them afterwards would hold all of them twice.
+    """
+    gradient = torch.empty_like(W, memory_format=torch.contiguous_format)
+
+    def placed(i: int, j: int) -> tuple[LayerPenalty, Tensor]:
+        penalty, V = piece(i, j)
+        penalty.gradient = gradient[i:j].copy_(penalty.gradient)
+        return penalty, V
+
+    results = shared_workers().map([partial(placed, i, j) for i, j in chunk_bounds(W, entries)])
+    whole = joined([replace(penalty, gradient=penalty.gradient[:0]) for penalty, _ in results])
+    return replace(whole, gradient=gradient), torch.cat([V for _, V in results])
 
 
 def joined(parts: list[LayerPenalty]) -> LayerPenalty:

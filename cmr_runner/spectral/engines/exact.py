@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from cmr_runner.spectral.decomposition import DecompositionError, check_finite, converging, svd, working
-from cmr_runner.spectral.engines.chunks import chunk_bounds, joined, shared_workers
+from cmr_runner.spectral.engines.chunks import in_pieces, joined
 from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec, exact_penalty, penalty_from_svd
 
 CHUNK_ENTRIES = 128 * 128  # a decomposition costs far more than Python around it, so larger layers go one by one
@@ -28,8 +27,7 @@ class ExactEngine:
     def penalty(self, W: Tensor, spec: PenaltySpec, *, group: str = "", step: int = 0) -> LayerPenalty:
         A = working(W)
         check_finite(A)
-        pieces = [partial(exact_with_edges, A[i:j], spec) for i, j in chunk_bounds(A, CHUNK_ENTRIES)]
-        return joined([penalty for penalty, _ in shared_workers().map(pieces)]).to(W.dtype)
+        return in_pieces(A, lambda i, j: exact_with_edges(A[i:j], spec), CHUNK_ENTRIES)[0].to(W.dtype)
 
     def state_dict(self) -> dict[str, Any]:
         return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from cmr_runner.spectral.engines.assembly import (
     polynomial_moments,
     slopes,
 )
-from cmr_runner.spectral.engines.chunks import chunk_bounds, joined, replaced, shared_workers
+from cmr_runner.spectral.engines.chunks import in_pieces, replaced
 from cmr_runner.spectral.engines.edges import Edges, gram_edges
 from cmr_runner.spectral.engines.exact import exact_with_edges
 from cmr_runner.spectral.engines.polynomials import gradient_product, interior, normalised_gram_
@@ -48,12 +47,9 @@ class FastEngine:
         A = working(W)
         check_finite(A)
         start = self.warm.start(group, A, step)
-        pieces = [
-            partial(_piece, A[i:j], spec, None if start is None else start[i:j], self.steps) for i, j in chunk_bounds(A)
-        ]
-        results = shared_workers().map(pieces)
-        self.warm.keep(group, torch.cat([V for _, V in results]))
-        return joined([penalty for penalty, _ in results]).to(W.dtype)
+        penalty, V = in_pieces(A, lambda i, j: _piece(A[i:j], spec, None if start is None else start[i:j], self.steps))
+        self.warm.keep(group, V)
+        return penalty.to(W.dtype)
 
     def state_dict(self) -> dict[str, Any]:
         return self.warm.state_dict()

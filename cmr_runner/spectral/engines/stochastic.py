@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from cmr_runner.spectral.decomposition import check_finite, working
 from cmr_runner.spectral.engines.assembly import add_edge_terms_, all_traces, assembled, normalisation, slopes
-from cmr_runner.spectral.engines.chunks import chunk_bounds, joined, shared_workers
+from cmr_runner.spectral.engines.chunks import in_pieces
 from cmr_runner.spectral.engines.edges import Edges, krylov_edges, replaced_edges
 from cmr_runner.spectral.engines.exact import exact_with_edges
 from cmr_runner.spectral.engines.probes import gradient_estimate, probed, signs
@@ -44,11 +43,11 @@ class StochasticEngine:
         check_finite(A)
         warm = self.warm.start(group, A, step)
         start, steps = (self.warm.noise(group, A, step), LONGER * self.steps) if warm is None else (warm, self.steps)
-        results = shared_workers().map(
-            [partial(self._piece, A[i:j], spec, start[i:j], steps, (group, i, step)) for i, j in chunk_bounds(A)]
+        penalty, V = in_pieces(
+            A, lambda i, j: self._piece(A[i:j], spec, start[i:j], steps, generator_for(self.seed, f"{group}#{i}", step))
         )
-        self.warm.keep(group, torch.cat([V for _, V in results]))
-        return joined([penalty for penalty, _ in results]).to(W.dtype)
+        self.warm.keep(group, V)
+        return penalty.to(W.dtype)
 
     def state_dict(self) -> dict[str, Any]:
         return self.warm.state_dict()
@@ -57,15 +56,14 @@ class StochasticEngine:
         self.warm.load_state_dict(state)
 
     def _piece(
-        self, W: Tensor, spec: PenaltySpec, start: Tensor, steps: int, key: tuple[str, int, int]
+        self, W: Tensor, spec: PenaltySpec, start: Tensor, steps: int, generator: torch.Generator
     ) -> tuple[LayerPenalty, Tensor]:
         r = min(W.shape[1:])
         if r <= 2 * self.probes:  # then all of the spectrum costs less than a sample of it
             return exact_with_edges(W, spec)
         tall = W if W.shape[1] >= W.shape[2] else W.mT
         edges, longer = checked_edges(tall, start, steps)
-        group, first, step = key
-        Z = signs((len(W), 2 * self.probes, r), generator_for(self.seed, f"{group}#{first}", step)).to(W)
+        Z = signs((len(W), 2 * self.probes, r), generator).to(W)
         penalty = sampled_penalty(W, Z, edges, spec)
         penalty.fallbacks = longer
         return penalty, edges.V
