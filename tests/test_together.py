@@ -34,7 +34,6 @@ def launch(root: Path, *words: str, processes: int = 2) -> subprocess.Popen[str]
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        start_new_session=True,
     )
 
 
@@ -74,7 +73,9 @@ def test_a_killed_run_of_two_processes_goes_on_bit_for_bit(tmp_path: Path) -> No
     ):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
+    workers = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
+    for pid in [process.pid, *map(int, workers.split())]:  # torchrun's workers lead sessions of their own
+        os.kill(pid, signal.SIGKILL)
     process.communicate()
     (record,) = (tmp_path / "killed").glob("single/*/run.json")
     assert json.loads(record.read_text())["status"] == "running"
