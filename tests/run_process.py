@@ -115,15 +115,6 @@ def when(process: subprocess.Popen[str], condition: Callable[[], bool], pause: f
     raise AssertionError("neither the condition nor the end of the process came")
 
 
-def holds(process: subprocess.Popen[str], directory: Path) -> bool:
-    """Whether `process` has the run's lock: its imports are behind it and it writes soon."""
-    try:
-        holder = json.loads((directory.parent / ".locks" / f"{directory.name}.json").read_text())
-    except (OSError, ValueError):
-        return False
-    return holder["pid"] == process.pid
-
-
 def kill(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()

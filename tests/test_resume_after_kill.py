@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from run_process import holds, kill, only_directory, record, results, run, start, when
+from run_process import kill, only_directory, record, results, run, start, when
 
 EPOCHS = "trainer.epochs=12"
 CASES = {
@@ -38,6 +38,13 @@ def instant_of(name: str, directory: Path, rng: random.Random) -> Callable[[], b
     return lambda: any(entry.startswith(name) for entry in _names(directory))
 
 
+def written_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def _names(directory: Path) -> list[str]:
     try:
         return os.listdir(directory)
@@ -58,11 +65,12 @@ def test_a_run_killed_seven_times_equals_one_left_alone(case: str, tmp_path: Pat
     rng = random.Random(case)
     kills = 0
     for name in INSTANTS:
+        before = written_at(directory / "run.json")
         process = start(rough, *words)
         instant = instant_of(name, directory, rng)
         if name != "random":
             # A temporary file lives for a millisecond: look without pause, but not while torch is imported.
-            assert when(process, lambda process=process: holds(process, directory))
+            assert when(process, lambda before=before: written_at(directory / "run.json") != before, pause=0.002)
         kills += when(process, instant, pause=0.0)
         kill(process)
     assert kills == len(INSTANTS), f"the run ended before it could be killed {len(INSTANTS)} times"
