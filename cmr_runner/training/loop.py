@@ -93,6 +93,7 @@ class Trainer:
         self.diagnose = Diagnostics(model, data) if diagnostics else no_diagnostics
         self.epoch = -1  # the last finished one; 0 is the state before training
         self.step = 0
+        self.trouble: str | None = None  # what went bad in the last finished epoch
 
     @property
     def plan(self) -> list[PlanRow]:
@@ -114,14 +115,14 @@ class Trainer:
             began = time.perf_counter()
             self.epoch = 0
             yield self._epoch(BEFORE_TRAINING, began, 0.0)
-        while self.epoch < self.epochs:
+        while not self.trouble and self.epoch < self.epochs:
             began = time.perf_counter()
             totals = EpochTotals(self.device)
-            trouble, spectral_seconds = self._train_epoch(network, self.epoch + 1, totals, should_stop, on_step)
+            self.trouble, spectral_seconds = self._train_epoch(network, self.epoch + 1, totals, should_stop, on_step)
             self.epoch += 1
             yield self._epoch(totals.figures(), began, spectral_seconds)
-            if trouble:
-                raise Diverged(trouble)
+        if self.trouble:
+            raise Diverged(self.trouble)
 
     def _train_epoch(
         self,
@@ -202,6 +203,7 @@ class Trainer:
         return {
             "epoch": self.epoch,
             "step": self.step,
+            "trouble": self.trouble,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "regularizers": self.ranks.gather(self.regularizer.state_dict()),
@@ -214,7 +216,7 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.regularizer.load_state_dict(state["regularizers"][self.ranks.rank])
-        self.epoch, self.step = state["epoch"], state["step"]
+        self.epoch, self.step, self.trouble = state["epoch"], state["step"], state["trouble"]
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
