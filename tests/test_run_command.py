@@ -46,6 +46,17 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Pa
     assert found[0]["model.pt"] != found[2]["model.pt"]
 
 
+@pytest.mark.parametrize("regularizer", ["cmr", "srip", "spectral_norm_cmr"])
+def test_computing_spectra_beside_training_changes_no_result(tmp_path: Path, regularizer: str) -> None:
+    found = []
+    for threads in (1, 3):
+        (tmp_path / str(threads)).mkdir()
+        words = (f"regularizer={regularizer}", "model.width=40", "trainer.epochs=2", f"spectral_threads={threads}")
+        assert call(tmp_path / str(threads), *words).returncode == 0
+        found.append(results(only_directory(tmp_path / str(threads))))
+    assert found[0] == found[1]
+
+
 def test_a_default_written_out_names_the_same_run(tmp_path: Path) -> None:
     assert call(tmp_path, "trainer.epochs=1").returncode == 0
     again = call(tmp_path, "trainer.epochs=1", "regularizer.lam=2e-2", "regularizer=cmr", "threads=1")

@@ -73,7 +73,7 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     launcher = node.runtime.choices["hydra/launcher"]
     alone = launcher == "basic"
     config = naming.plain_config(cfg)
-    settings = settings_of(config)
+    settings = settings_of(config, alone=alone and processes() == 1)
     identity = naming.identity_of(cfg, node)
     task = Job(
         settings=settings,

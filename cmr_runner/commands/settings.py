@@ -8,6 +8,7 @@ from typing import Any
 DEVICES = ("auto", "cpu", "cuda", "mps")
 ON_FAILURE = ("continue", "stop")
 PROGRESS = ("auto", "live", "lines", "none")
+SPECTRAL_THREADS = 4  # the paper's layers make a handful of tasks a step: more threads would wait
 
 
 class Mistake(ValueError):
@@ -19,17 +20,24 @@ class Settings:
     seed: int
     device: str
     threads: int
+    spectral_threads: int
     force: bool
     on_failure: str
     debug: bool
     progress: str
 
 
-def settings_of(config: Mapping[str, Any]) -> Settings:
+def settings_of(config: Mapping[str, Any], *, alone: bool = True) -> Settings:
+    """`alone`: no other job shares the cores, so that the spectra may be computed beside training on the others."""
+    threads = _integer("threads", config["threads"], least=1)
+    spectral = config["spectral_threads"]
+    if spectral is None:
+        spectral = max(threads, min(cores(), SPECTRAL_THREADS)) if alone else threads
     return Settings(
         seed=_integer("seed", config["seed"], least=0),
         device=_one_of("device", config["device"], DEVICES),
-        threads=_integer("threads", config["threads"], least=1),
+        threads=threads,
+        spectral_threads=_integer("spectral_threads", spectral, least=1),
         force=_boolean("force", config["force"]),
         on_failure=_one_of("on_failure", config["on_failure"], ON_FAILURE),
         debug=_boolean("debug", config["debug"]),

@@ -15,6 +15,7 @@ INCIDENTAL = frozenset(
         "hydra",
         "output_root",
         "threads",
+        "spectral_threads",
         "device",
         "force",
         "on_failure",

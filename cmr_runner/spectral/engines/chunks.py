@@ -30,7 +30,8 @@ def set_spectral_threads(threads: int) -> None:
     if threads < 1:
         raise ValueError(f"threads must be >= 1, got {threads}")
     global _shared
-    _shared = Workers(threads - 1)
+    if _shared is None or _shared.helpers != threads - 1:
+        _shared = Workers(threads - 1)
 
 
 def chunk_bounds(W: Tensor, entries: int = CHUNK_ENTRIES) -> list[tuple[int, int]]:
