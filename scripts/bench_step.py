@@ -22,7 +22,7 @@ from cmr_runner.inits import prescribed_kappa_
 from cmr_runner.models import MLP
 from cmr_runner.regularizers import CMR, SRIP, Orthogonal, Regularizer, SoftOrthogonality, SpectralNorm
 from cmr_runner.spectral import moments
-from cmr_runner.spectral.engines import set_spectral_threads
+from cmr_runner.spectral.engines import keep_freed_memory, set_spectral_threads
 
 Step = Callable[[], None]
 WARM_UP = 10  # steps
@@ -142,6 +142,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(0)
     set_spectral_threads(arguments.threads)
+    keep_freed_memory()
     bench = Bench(arguments.width, arguments.depth, arguments.batch, arguments.threads, arguments.kappa)
     steps = bench.contenders(arguments.slow)
     if arguments.only:

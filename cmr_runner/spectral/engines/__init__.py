@@ -7,6 +7,7 @@ from cmr_runner.spectral.engines.base import Engine
 from cmr_runner.spectral.engines.chunks import set_spectral_threads, shared_workers
 from cmr_runner.spectral.engines.exact import ExactEngine
 from cmr_runner.spectral.engines.fast import FastEngine
+from cmr_runner.spectral.engines.memory import keep_freed_memory
 from cmr_runner.spectral.engines.stochastic import StochasticEngine
 
 ENGINES = ("exact", "fast", "stochastic", "auto")
@@ -33,6 +34,7 @@ __all__ = [
     "FastEngine",
     "StochasticEngine",
     "build_engine",
+    "keep_freed_memory",
     "set_spectral_threads",
     "shared_workers",
 ]

@@ -42,7 +42,8 @@ def chunk_bounds(W: Tensor, entries: int = CHUNK_ENTRIES) -> list[tuple[int, int
     return [(B * i // pieces, B * (i + 1) // pieces) for i in range(pieces)]
 
 
-Piece = Callable[[int, int], tuple[LayerPenalty, Tensor]]  # of W[i:j]: its penalty, its edge vectors (j − i, 2, r)
+# Of W[i:j], with a tensor of its shape that may serve for the gradient: its penalty, its edge vectors (j − i, 2, r).
+Piece = Callable[[int, int, Tensor], tuple[LayerPenalty, Tensor]]
 
 
 def in_pieces(W: Tensor, piece: Piece, entries: int = CHUNK_ENTRIES) -> tuple[LayerPenalty, Tensor]:
@@ -53,12 +54,14 @@ def in_pieces(W: Tensor, piece: Piece, entries: int = CHUNK_ENTRIES) -> tuple[La
     gradient = torch.empty_like(W, memory_format=torch.contiguous_format)
 
     def placed(i: int, j: int) -> tuple[LayerPenalty, Tensor]:
-        penalty, V = piece(i, j)
-        penalty.gradient = gradient[i:j].copy_(penalty.gradient)
-        return penalty, V
+        out = gradient[i:j]
+        penalty, V = piece(i, j, out)
+        if penalty.gradient is not out:
+            out.copy_(penalty.gradient)
+        return replace(penalty, gradient=out[:0]), V
 
     results = shared_workers().map([partial(placed, i, j) for i, j in chunk_bounds(W, entries)])
-    whole = joined([replace(penalty, gradient=penalty.gradient[:0]) for penalty, _ in results])
+    whole = joined([penalty for penalty, _ in results])
     return replace(whole, gradient=gradient), torch.cat([V for _, V in results])
 
 

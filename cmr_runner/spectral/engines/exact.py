@@ -27,7 +27,7 @@ class ExactEngine:
     def penalty(self, W: Tensor, spec: PenaltySpec, *, group: str = "", step: int = 0) -> LayerPenalty:
         A = working(W)
         check_finite(A)
-        return in_pieces(A, lambda i, j: exact_with_edges(A[i:j], spec), CHUNK_ENTRIES)[0].to(W.dtype)
+        return in_pieces(A, lambda i, j, _: exact_with_edges(A[i:j], spec), CHUNK_ENTRIES)[0].to(W.dtype)
 
     def state_dict(self) -> dict[str, Any]:
         return {}

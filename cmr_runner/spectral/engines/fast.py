@@ -47,7 +47,9 @@ class FastEngine:
         A = working(W)
         check_finite(A)
         start = self.warm.start(group, A, step)
-        penalty, V = in_pieces(A, lambda i, j: _piece(A[i:j], spec, None if start is None else start[i:j], self.steps))
+        penalty, V = in_pieces(
+            A, lambda i, j, out: _piece(A[i:j], spec, None if start is None else start[i:j], self.steps, out)
+        )
         self.warm.keep(group, V)
         return penalty.to(W.dtype)
 
@@ -58,14 +60,14 @@ class FastEngine:
         self.warm.load_state_dict(state)
 
 
-def _piece(W: Tensor, spec: PenaltySpec, start: Tensor | None, steps: int) -> tuple[LayerPenalty, Tensor]:
+def _piece(W: Tensor, spec: PenaltySpec, start: Tensor | None, steps: int, out: Tensor) -> tuple[LayerPenalty, Tensor]:
     """The penalty of W (b, m, n), and its edge vectors on the short side (b, 2, r) to start from next time."""
     if start is None or min(W.shape[1:]) <= steps:  # then the Krylov space would be everything
         return exact_with_edges(W, spec)
     tall = W if W.shape[1] >= W.shape[2] else W.mT
     G = torch.bmm(tall.mT, tall)
     edges = gram_edges(tall, G, start, steps, spec.eps)
-    penalty = penalty_from_edges(W, G, edges, spec)
+    penalty = penalty_from_edges(W, G, edges, spec, out)
     refused = ~edges.accepted | too_narrow(edges)
     if not refused.any():
         return penalty, edges.V
@@ -80,13 +82,19 @@ def too_narrow(edges: Edges) -> Tensor:
     return lam_max - lam_min <= torch.finfo(edges.sigma.dtype).eps ** 0.5 * lam_max
 
 
-def penalty_from_edges(W: Tensor, G: Tensor, edges: Edges, spec: PenaltySpec) -> LayerPenalty:
-    """The penalty of W (B, m, n) given its edges, all else by products; G, the short side's Gram matrix, is used up."""
-    tall = W if W.shape[1] >= W.shape[2] else W.mT
+def penalty_from_edges(
+    W: Tensor, G: Tensor, edges: Edges, spec: PenaltySpec, out: Tensor | None = None
+) -> LayerPenalty:
+    """The penalty of W (B, m, n) given its edges, all else by products; G, the short side's Gram matrix, is used up.
+
+    `out`, of W's shape, holds the gradient then.
+    """
+    out = torch.empty_like(W) if out is None else out
+    tall, tall_out = (W, out) if W.shape[1] >= W.shape[2] else (W.mT, out.mT)
     norm = normalisation(edges, (W.shape[1], W.shape[2]), spec)
     powers = interior(tall, normalised_gram_(G, norm.c.to(G), norm.d.to(G)), norm.c, norm.d, spec.K)
     traces = all_traces(powers.traces, norm)
     s, moment = polynomial_moments(traces, norm, spec)
     slope = slopes(edges, traces, norm, spec, s)
-    gradient = add_edge_terms_(gradient_product(tall, powers, slope.h), edges, slope.edge)
-    return assembled(edges, s, moment, gradient if tall is W else gradient.mT, spec)
+    add_edge_terms_(gradient_product(tall, powers, slope.h, out=tall_out), edges, slope.edge)
+    return assembled(edges, s, moment, out, spec)

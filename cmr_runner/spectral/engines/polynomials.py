@@ -64,8 +64,8 @@ def odd_trace(square: Tensor, traces: list[Tensor], c: Tensor, d: Tensor) -> Ten
     return 4 * ((square - c * (traces[-1] + traces[0]) / 2) / d - traces[1] / 2) - traces[-2]
 
 
-def gradient_product(W: Tensor, powers: Interior, h: Tensor) -> Tensor:
-    """W p(Ĝ), p = Σ_k h_k T_k', for h (B, K+1) -> (B, M, r).
+def gradient_product(W: Tensor, powers: Interior, h: Tensor, out: Tensor | None = None) -> Tensor:
+    """W p(Ĝ), p = Σ_k h_k T_k', for h (B, K+1) -> (B, M, r), in `out` if given.
 
     K = 5, with Z = W T_2:  T_3' = 6T_2 + 3,  T_4' = 16 T_1T_2,  T_5' = 20 T_2² + 10 T_2 − 5, so the sum is
     (3h_3 − 5h_5) W + Z [(6h_3 + 10h_5) I + 16h_4 T_1 + 20h_5 T_2]: one product. Otherwise p is split as
@@ -74,13 +74,13 @@ def gradient_product(W: Tensor, powers: Interior, h: Tensor) -> Tensor:
     if powers.Z is not None:
         h3, h4, h5 = h[:, 3:].unbind(-1)
         M = _combination(powers.T, torch.stack([6 * h3 + 10 * h5, 16 * h4, 20 * h5], -1).to(W))
-        return torch.bmm(powers.Z, M).addcmul_(W, (3 * h3 - 5 * h5).to(W)[:, None, None])
+        return torch.bmm(powers.Z, M, out=out).addcmul_(W, (3 * h3 - 5 * h5).to(W)[:, None, None])
     q = len(powers.T)
     low, high = _split(h @ derivative_coefficients(h.shape[-1] - 1).to(h), q)
     P = _combination(powers.T, low.to(W))
     if high.shape[-1]:
         P.baddbmm_(powers.T[-1], _combination(powers.T, high.to(W)))
-    return torch.bmm(W, P)
+    return torch.bmm(W, P, out=out)
 
 
 @cache

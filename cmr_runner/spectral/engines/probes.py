@@ -80,8 +80,8 @@ def splitting(p: Tensor, means: Tensor) -> Splitting:
     return Splitting(rest[:, 0] + alpha, (C + C.mT) / 2)
 
 
-def gradient_estimate(W: Tensor, probes: Probed, h: Tensor) -> Tensor:
-    """W p(Ĝ), p = Σ_k h_k T_k', for a tall W: e W + Σ_ij C_ij Y_iᵀ V_j / p, averaged over the blocks.
+def gradient_estimate(W: Tensor, probes: Probed, h: Tensor, out: Tensor) -> Tensor:
+    """out = W p(Ĝ), p = Σ_k h_k T_k', for a tall W: e W + Σ_ij C_ij Y_iᵀ V_j / p, averaged over the blocks.
 
     h (B, 2, K+1): row b weighs block b and must come from the other one, as the control α does here; then the
     estimate of h · T_k' is unbiased, being a product of independent factors.
@@ -91,12 +91,12 @@ def gradient_estimate(W: Tensor, probes: Probed, h: Tensor) -> Tensor:
     means = other / other[..., :1]
     coefficients = h @ derivative_coefficients(h.shape[-1] - 1).to(h)
     halves = [splitting(coefficients[:, b], means[:, b]) for b in (0, 1)]
-    gradient = W * (sum(half.e for half in halves) / 2).to(W)[:, None, None]  # type: ignore[union-attr]
+    e = (halves[0].e + halves[1].e).div_(2).to(W)
     C = torch.stack([half.C for half in halves], 1).div_(2 * n_probes).to(W)  # (B, 2, q+1, q+1)
     left = torch.bmm(C.flatten(0, 1), _by_block(probes.Y).flatten(0, 1))  # Σ_i C_ji Y_i, (2B, q+1, p·M)
     right = _by_block(probes.V)
     M, r = W.shape[1:]
-    return gradient.baddbmm_(left.view(len(W), -1, M).mT, right.view(len(W), -1, r))
+    return torch.mul(W, e[:, None, None], out=out).baddbmm_(left.view(len(W), -1, M).mT, right.view(len(W), -1, r))
 
 
 def _by_block(rows: list[Tensor]) -> Tensor:

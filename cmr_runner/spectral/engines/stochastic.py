@@ -18,7 +18,7 @@ from cmr_runner.spectral.engines.warm_start import WarmStart
 from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
 
 PROBES = 16
-STEPS = 12
+STEPS = 8
 LONGER = 4  # times as many Lanczos steps without a warm start, or where its edges fail their check
 
 
@@ -44,7 +44,10 @@ class StochasticEngine:
         warm = self.warm.start(group, A, step)
         start, steps = (self.warm.noise(group, A, step), LONGER * self.steps) if warm is None else (warm, self.steps)
         penalty, V = in_pieces(
-            A, lambda i, j: self._piece(A[i:j], spec, start[i:j], steps, generator_for(self.seed, f"{group}#{i}", step))
+            A,
+            lambda i, j, out: self._piece(
+                A[i:j], spec, start[i:j], steps, generator_for(self.seed, f"{group}#{i}", step), out
+            ),
         )
         self.warm.keep(group, V)
         return penalty.to(W.dtype)
@@ -56,7 +59,7 @@ class StochasticEngine:
         self.warm.load_state_dict(state)
 
     def _piece(
-        self, W: Tensor, spec: PenaltySpec, start: Tensor, steps: int, generator: torch.Generator
+        self, W: Tensor, spec: PenaltySpec, start: Tensor, steps: int, generator: torch.Generator, out: Tensor
     ) -> tuple[LayerPenalty, Tensor]:
         r = min(W.shape[1:])
         if r <= 2 * self.probes:  # then all of the spectrum costs less than a sample of it
@@ -64,7 +67,7 @@ class StochasticEngine:
         tall = W if W.shape[1] >= W.shape[2] else W.mT
         edges, longer = checked_edges(tall, start, steps)
         Z = signs((len(W), 2 * self.probes, r), generator).to(W)
-        penalty = sampled_penalty(W, Z, edges, spec)
+        penalty = sampled_penalty(W, Z, edges, spec, out)
         penalty.fallbacks = longer
         return penalty, edges.V
 
@@ -86,19 +89,21 @@ def checked_edges(W: Tensor, start: Tensor, steps: int) -> tuple[Edges, int]:
     return edges, int(refused.sum())
 
 
-def sampled_penalty(W: Tensor, Z: Tensor, edges: Edges, spec: PenaltySpec) -> LayerPenalty:
+def sampled_penalty(W: Tensor, Z: Tensor, edges: Edges, spec: PenaltySpec, out: Tensor | None = None) -> LayerPenalty:
     """The penalty of W (B, m, n) given its edges, moments by the two blocks of probes in Z (B, 2p, r).
 
     s_k² is estimated by the product of the blocks' s_k, and its gradient by each block's s_k times the other's ∇s_k:
     unbiased, where the square of one estimate would carry its variance. So ρ_moment can come out below zero.
+    `out`, of W's shape, holds the gradient then.
     """
-    tall = W if W.shape[1] >= W.shape[2] else W.mT
+    out = torch.empty_like(W) if out is None else out
+    tall, tall_out = (W, out) if W.shape[1] >= W.shape[2] else (W.mT, out.mT)
     norm = normalisation(edges, (W.shape[1], W.shape[2]), spec)
     probes = probed(tall, Z, norm.c, norm.d, spec.K)
     traces = [all_traces(t, norm) for t in probes.traces.unbind(1)]
     s = [t / norm.n for t in traces]
     slope = [slopes(edges, traces[b], norm, spec, s[1 - b]) for b in (0, 1)]
-    gradient = gradient_estimate(tall, probes, torch.stack([part.h for part in slope], 1))
-    add_edge_terms_(gradient, edges, (slope[0].edge + slope[1].edge) / 2)
+    gradient_estimate(tall, probes, torch.stack([part.h for part in slope], 1), tall_out)
+    add_edge_terms_(tall_out, edges, (slope[0].edge + slope[1].edge) / 2)
     moment = (spec.w.to(s[0]) * s[0][:, 3:] * s[1][:, 3:]).sum(-1)
-    return assembled(edges, (s[0] + s[1]) / 2, moment, gradient if tall is W else gradient.mT, spec)
+    return assembled(edges, (s[0] + s[1]) / 2, moment, out, spec)
