@@ -1,5 +1,7 @@
 """From edges and traces to the penalty: the small algebra that engines without eigenvalues share, in float64."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import torch
@@ -20,6 +22,11 @@ class Normalisation(NamedTuple):
     at_floor: Tensor  # (B,) bool: d = ε does not move with W
     zeros: int
     n: int
+
+    def repeated(self, times: int) -> Normalisation:
+        """Each matrix so many times in a row."""
+        c, d, at_floor = (field.repeat_interleave(times) for field in self[:3])
+        return Normalisation(c, d, at_floor, self.zeros, self.n)
 
 
 def normalisation(edges: Edges, shape: tuple[int, int], spec: PenaltySpec) -> Normalisation:
@@ -48,12 +55,12 @@ class Slopes(NamedTuple):
     edge: Tensor  # (B, 2)
 
 
-def slopes(edges: Edges, traces: Tensor, norm: Normalisation, spec: PenaltySpec, s: Tensor) -> Slopes:
+def slopes(sigma: Tensor, traces: Tensor, norm: Normalisation, spec: PenaltySpec, s: Tensor) -> Slopes:
     """h_k = α₂ (2/(n d)) 2 w_k s_k; at the edges α₁ ∂ρ_cond/∂σ − ½ σ (tr p ± tr Ĝp), the second trace only if d > ε.
 
-    `traces` are of all n eigenvalues; `s` holds the moments that weigh the slopes.
+    `sigma` (B, 2) are the edges, `traces` of all n eigenvalues; `s` holds the moments that weigh the slopes.
     """
-    sigma, K = edges.sigma.double(), spec.K
+    sigma, K = sigma.double(), spec.K
     h = torch.zeros_like(traces)
     h[:, 3:] = spec.alpha2 * (4 / (norm.n * norm.d)).unsqueeze(-1) * spec.w.to(s) * s[:, 3:]
     tr_p = (h @ derivative_coefficients(K).to(h) * traces).sum(-1)

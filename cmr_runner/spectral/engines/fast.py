@@ -95,6 +95,6 @@ def penalty_from_edges(
     powers = interior(tall, normalised_gram_(G, norm.c.to(G), norm.d.to(G)), norm.c, norm.d, spec.K)
     traces = all_traces(powers.traces, norm)
     s, moment = polynomial_moments(traces, norm, spec)
-    slope = slopes(edges, traces, norm, spec, s)
+    slope = slopes(edges.sigma, traces, norm, spec, s)
     add_edge_terms_(gradient_product(tall, powers, slope.h, out=tall_out), edges, slope.edge)
     return assembled(edges, s, moment, out, spec)

@@ -90,10 +90,10 @@ def gradient_estimate(W: Tensor, probes: Probed, h: Tensor, out: Tensor) -> Tens
     other = probes.traces.flip(1)
     means = other / other[..., :1]
     coefficients = h @ derivative_coefficients(h.shape[-1] - 1).to(h)
-    halves = [splitting(coefficients[:, b], means[:, b]) for b in (0, 1)]
-    e = (halves[0].e + halves[1].e).div_(2).to(W)
-    C = torch.stack([half.C for half in halves], 1).div_(2 * n_probes).to(W)  # (B, 2, q+1, q+1)
-    left = torch.bmm(C.flatten(0, 1), _by_block(probes.Y).flatten(0, 1))  # Σ_i C_ji Y_i, (2B, q+1, p·M)
+    half = splitting(coefficients.flatten(0, 1), means.flatten(0, 1))  # of 2B, the blocks of a matrix side by side
+    e = half.e.view(len(W), 2).mean(1).to(W)
+    C = half.C.div_(2 * n_probes).to(W)
+    left = torch.bmm(C, _by_block(probes.Y).flatten(0, 1))  # Σ_i C_ji Y_i, (2B, q+1, p·M)
     right = _by_block(probes.V)
     M, r = W.shape[1:]
     return torch.mul(W, e[:, None, None], out=out).baddbmm_(left.view(len(W), -1, M).mT, right.view(len(W), -1, r))

@@ -100,10 +100,11 @@ def sampled_penalty(W: Tensor, Z: Tensor, edges: Edges, spec: PenaltySpec, out: 
     tall, tall_out = (W, out) if W.shape[1] >= W.shape[2] else (W.mT, out.mT)
     norm = normalisation(edges, (W.shape[1], W.shape[2]), spec)
     probes = probed(tall, Z, norm.c, norm.d, spec.K)
-    traces = [all_traces(t, norm) for t in probes.traces.unbind(1)]
-    s = [t / norm.n for t in traces]
-    slope = [slopes(edges, traces[b], norm, spec, s[1 - b]) for b in (0, 1)]
-    gradient_estimate(tall, probes, torch.stack([part.h for part in slope], 1), tall_out)
-    add_edge_terms_(tall_out, edges, (slope[0].edge + slope[1].edge) / 2)
-    moment = (spec.w.to(s[0]) * s[0][:, 3:] * s[1][:, 3:]).sum(-1)
-    return assembled(edges, (s[0] + s[1]) / 2, moment, out, spec)
+    twice = norm.repeated(2)  # the blocks of a matrix side by side, as a batch of 2B
+    traces = all_traces(probes.traces.flatten(0, 1), twice)
+    s = (traces / norm.n).unflatten(0, (-1, 2))  # (B, 2, K+1)
+    slope = slopes(edges.sigma.repeat_interleave(2, 0), traces, twice, spec, s.flip(1).flatten(0, 1))
+    gradient_estimate(tall, probes, slope.h.unflatten(0, (-1, 2)), tall_out)
+    add_edge_terms_(tall_out, edges, slope.edge.unflatten(0, (-1, 2)).mean(1))
+    moment = (spec.w.to(s) * s[:, :, 3:].prod(1)).sum(-1)
+    return assembled(edges, s.mean(1), moment, out, spec)
