@@ -1,6 +1,8 @@
 """What holds for every engine: names, choice by size, resuming, and independence of threads."""
 
 import io
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -149,3 +151,18 @@ def test_pieces_cover_the_batch_and_depend_on_its_shape_alone():
         assert [i for start, stop in bounds for i in range(start, stop)] == list(range(B))
         assert max(stop - start for start, stop in bounds) <= 5
     assert chunk_bounds(torch.empty(3, 500, 500), entries=1) == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_freed_memory_stays_with_the_process():
+    """In a process of its own: the setting is for good. Pages are faulted in once, not at every allocation."""
+    script = (
+        "import resource, torch\n"
+        "from cmr_runner.spectral.engines import keep_freed_memory\n"
+        "if keep_freed_memory():\n"
+        "    faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "    torch.ones(20, 1 << 20)\n"
+        "    before = faults()\n"
+        "    for _ in range(5): torch.ones(20, 1 << 20)\n"
+        "    assert faults() - before < 20480, faults() - before\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
