@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from cmr_runner.commands.settings import Mistake, Settings
 from cmr_runner.regularizers.ranks import Ranks
-from cmr_runner.spectral.engines import set_spectral_threads
+from cmr_runner.spectral.engines import keep_freed_memory, set_spectral_threads
 from cmr_runner.training.loop import Trainer, steps_per_epoch
 from cmr_runner.training.seeding import generator
 
@@ -44,6 +44,7 @@ def seed_everything(seed: int) -> None:
 def build_trainer(cfg: DictConfig, settings: Settings, device: str, ranks: Ranks | None = None) -> Trainer:
     torch.set_num_threads(settings.threads)
     set_spectral_threads(settings.spectral_threads)
+    keep_freed_memory()
     seed_everything(settings.seed)
     seed = settings.seed
     data = build(cfg, "dataset").to(device)
