@@ -8,4 +8,4 @@ ruff check .
 ruff format --check .
 mypy
 export OMP_NUM_THREADS=1  # two test workers share the cores; more threads each would only fight
-exec python -m pytest -n 2 --dist loadfile "$@"
+exec python -m pytest -n 2 --dist worksteal "$@"
