@@ -60,12 +60,12 @@ def run(cwd: Path, *words: str, **extra: str) -> subprocess.CompletedProcess[str
     )
 
 
-def call(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def call(cwd: Path, *words: str, base: tuple[str, ...] = TINY) -> subprocess.CompletedProcess[str]:
     """cmr-run in this process: for what needs no process of its own, since importing torch costs seconds."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         patch.chdir(cwd)
-        patch.setattr(sys, "argv", ["cmr-run", *TINY, *words])
+        patch.setattr(sys, "argv", ["cmr-run", *base, *words])
         # Set by main(); set here first, so that the test's end puts back what was there.
         for name, value in (("HYDRA_FULL_ERROR", "0"), ("OMP_WAIT_POLICY", "passive"), (COMMAND_VARIABLE, "")):
             patch.setenv(name, value)

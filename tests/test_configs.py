@@ -8,6 +8,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
+from run_process import call, directories, record
 
 from cmr_runner.commands import building, naming
 from cmr_runner.commands.settings import Mistake, settings_of
@@ -111,6 +112,24 @@ def test_a_regularizer_trains_with_every_init_optimizer_and_model(
         assert math.isfinite(metrics["kappa_mean"]), choices
         assert {row.method.partition(" (")[0] for row in trainer.plan} == {METHODS.get(regularizer, regularizer)}
         assert all(min(row.shape) >= 2 for row in trainer.plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("regularizer", options("regularizer"))
+def test_every_pair_of_families_runs_through_the_command_on_digits(
+    regularizer: str, saved_weights: dict[str, Path], tmp_path: Path
+) -> None:
+    digits = ("dataset=digits", "dataset.train_limit=16", "dataset.test_limit=8", *SMALL[-2:], "progress=none")
+    for choices in (run for run in pairs() if run["regularizer"] == regularizer):
+        words = [f"{group}={option}" for group, option in choices.items()] + SMALL_MODEL[choices["model"]]
+        if choices["init"] == "checkpoint":
+            words.append(f"init.path={saved_weights[choices['model']]}")
+        done = call(tmp_path, *words, base=digits)
+        assert done.returncode == 0, (choices, done.stderr)
+    runs = [record(directory) for directory in directories(tmp_path)]
+    assert len(runs) == len(options("init"))
+    assert {run["status"] for run in runs} == {"completed"}
+    assert all(math.isfinite(run["final"]["train_loss"]) for run in runs)
 
 
 def test_the_papers_settings_are_the_defaults() -> None:
