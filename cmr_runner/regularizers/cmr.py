@@ -82,12 +82,12 @@ class CMR(GradientPenalty):
 
     def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
         result = self.engine.penalty(W, self.spec, group=group, step=self.step)
-        self.observe(result)
+        self.observe(group, result)
         edges = torch.stack([result.sigma_max, result.sigma_min], -1)
         return BatchPenalty(result.value, result.gradient, condition_number(edges), result.skipped)
 
-    def observe(self, result: LayerPenalty) -> None:
-        """Called with each evaluation of a group: where a subclass learns from the moments."""
+    def observe(self, group: str, result: LayerPenalty) -> None:
+        """Called with each evaluation of a group, in no certain order: where a subclass learns from the moments."""
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "engine": self.engine.state_dict()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import Any, NamedTuple, TypedDict
 
 import torch
@@ -125,24 +126,27 @@ class GradientPenalty(Regularizer):
         return fresh
 
     def _evaluate(self) -> _Evaluation:
-        """The penalty of this process's layers, each group of the same shape as one batch."""
+        """The penalty of this process's layers, each group of the same shape as one batch, the groups side by side."""
         # Spectra are taken in the weights' own precision, whatever autocast surrounds the caller.
         device_type = next(self.model.parameters()).device.type
         with torch.autocast(device_type=device_type, enabled=False):
             with torch.enable_grad():  # a parametrised weight needs its graph for the pull-back
                 effective = {weight.name: weight.effective() for weight in self._weights}
+            results = shared_workers().map([partial(self._evaluate_group, group, effective) for group in self._groups])
             out = _Evaluation(effective, {}, {}, torch.zeros((), device=device_type), 0)
-            for group, members in self._groups.items():
-                tensors = [
-                    layer.weight.matrices(effective[layer.weight.name].detach())[layer.index] for layer in members
-                ]
-                result = self.penalty(torch.stack([working(matrix) for matrix in tensors]), group=group)
+            for members, result in zip(self._groups.values(), results, strict=True):
                 names = [layer.name for layer in members]
                 out.gradients.update(zip(names, result.gradient, strict=True))
                 if result.kappa is not None:
                     out.kappa.update(zip(names, result.kappa, strict=True))
                 out = out._replace(penalty=out.penalty + result.value.sum(), skipped=out.skipped + result.skipped)
         return out
+
+    def _evaluate_group(self, group: str, effective: dict[str, Tensor]) -> BatchPenalty:
+        tensors = [
+            layer.weight.matrices(effective[layer.weight.name].detach())[layer.index] for layer in self._groups[group]
+        ]
+        return self.penalty(torch.stack([working(matrix) for matrix in tensors]), group=group)
 
     def _exchange(self, task: Task[_Evaluation]) -> _Evaluation:
         """The evaluation of all layers, from every process's own: one sum of one vector in which the rest is zero."""

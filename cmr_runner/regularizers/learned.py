@@ -43,7 +43,9 @@ class CMRLearned(CMR):
         self.theta = self.prior.clone()
         self.spec = replace(self.spec, weights=self.weights)
         self._observing = False
-        self._squares: list[Tensor] = []  # s_k² of the layers seen since the last step of the weights, (B, K−2) each
+        self._squares: dict[
+            str, Tensor
+        ] = {}  # s_k² of the layers since the last step of the weights, by group (B, K−2)
 
     @property
     def weights(self) -> Tensor:
@@ -54,18 +56,19 @@ class CMRLearned(CMR):
         self._observing = True
         return super()._evaluate()
 
-    def observe(self, result: LayerPenalty) -> None:
-        self._squares.append(result.moments[:, 3:].square().double().cpu())
+    def observe(self, group: str, result: LayerPenalty) -> None:
+        self._squares[group] = result.moments[:, 3:].square().double().cpu()
 
     def add_gradients(self) -> None:
         super().add_gradients()
         if self._observing:
-            squares = torch.cat([torch.empty(0, self.spec.K - 2, dtype=torch.float64), *self._squares])
+            seen = [self._squares[group] for group in self._groups]  # in one order always, for the sake of rounding
+            squares = torch.cat([torch.empty(0, self.spec.K - 2, dtype=torch.float64), *seen])
             squares = squares[torch.isfinite(squares).all(-1)]  # a skipped layer has nan
             # Summed over the processes that share the layers, so that all of them hold the same weights.
             total = self.ranks.sum_(torch.cat([squares.sum(0), torch.tensor([float(len(squares))])]))
             self._ascend(total[:-1] / total[-1].clamp_min(1))
-            self._observing, self._squares = False, []
+            self._observing, self._squares = False, {}
 
     def _ascend(self, m: Tensor) -> None:
         target = self.prior + m / self.temperature

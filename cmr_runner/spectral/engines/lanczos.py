@@ -36,21 +36,23 @@ def ritz_edges(times_gram: RowsTimesGram, start: Tensor, steps: int) -> RitzEdge
     steps = min(steps, r)
     fresh = fresh_rows(steps, r).to(start)
     Q = start.new_empty(B, steps, r)
+    rows = Q.split(1, 1)
     products: list[Tensor] = []
     w = torch.where(_length(start) > torch.finfo(start.dtype).tiny, start, fresh[0]).unsqueeze(1)
     for j in range(steps):
-        q = torch.div(w, _length(w), out=Q[:, j : j + 1])
-        w = times_gram(q)
+        w = times_gram(torch.div(w, _length(w), out=rows[j]))
         products.append(w)
         if j == 0:
             length = _length(w)
             trace = fresh * torch.where(
                 length > 0, TRACE * torch.finfo(start.dtype).eps ** 0.5 * length, 1
             )  # (B, steps, r)
+            traces = trace.split(1, 1)
         if j + 1 < steps:
             # Twice, because once leaves rounding of the size eps·‖w‖ along the rows already there.
             found = Q[:, : j + 1]
-            w = _without(_without(w, found).add_(trace[:, j + 1 : j + 2]), found)
+            found_t = found.mT
+            w = _without(_without(w, found, found_t).add_(traces[j + 1]), found, found_t)
     QG = torch.cat(products, 1)
     H = torch.bmm(QG, Q.mT).double()
     theta, S = torch.linalg.eigh((H + H.mT) / 2)
@@ -67,9 +69,9 @@ def fresh_rows(count: int, r: int) -> Tensor:
     return rows / _length(rows)
 
 
-def _without(w: Tensor, Q: Tensor) -> Tensor:
-    """w (B, 1, r) less its part in the span of the rows of Q (B, j, r)."""
-    return torch.baddbmm(w, torch.bmm(w, Q.mT), Q, alpha=-1)
+def _without(w: Tensor, Q: Tensor, Q_t: Tensor) -> Tensor:
+    """w (B, 1, r) less its part in the span of the rows of Q (B, j, r), whose transpose is Q_t."""
+    return torch.baddbmm(w, torch.bmm(w, Q_t), Q, alpha=-1)
 
 
 def _length(w: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ For rows z with E zᵀz = I, z T_k(Ĝ) zᵀ estimates t_k = tr T_k(Ĝ), and T_i�
 V_i = Z T_i(Ĝ) for i <= q = ⌊K/2⌋, everything up to degree 2q + 1 is an inner product of two of them.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -59,25 +60,34 @@ class Splitting(NamedTuple):
     C: Tensor  # (B, q+1, q+1), symmetric
 
 
-def splitting(p: Tensor, means: Tensor) -> Splitting:
-    """p (B, K+1), Chebyshev coefficients of degree K−1, by polynomials of half its degree, q = ⌊K/2⌋.
+def splitting(h: Tensor, means: Tensor) -> Splitting:
+    """p = Σ_k h_k T_k', h (B, K+1), by polynomials of half its degree, q = ⌊K/2⌋.
 
-    T_j stays T_jT_0 up to q, and T_{q+i} = 2T_qT_i − T_{q−i} beyond. What stands before I needs no probes and has no
-    noise; so the part of ZᵀZ/p − I that is common to all is moved there, C_00 −= α and e += α with
-    α = Σ C_ij mean_i mean_j (`means` (B, K+1) are of T_i over the eigenvalues, roughly). C is symmetric, since the
-    two orders of a product average their noise. Measured beside T_{2a} = 2T_aT_a − I: that has twice the variance.
+    What stands before I needs no probes and has no noise; so the part of ZᵀZ/p − I that is common to all is moved
+    there, C_00 −= α and e += α with α = Σ C_ij mean_i mean_j (`means` (B, K+1) are of T_i over the eigenvalues, roughly).
     """
-    q = (p.shape[-1] - 1) // 2
-    rest = p.clone()
-    C = p.new_zeros(len(p), q + 1, q + 1)
-    for j in range(p.shape[-1] - 2, q, -1):
+    of_e, of_C = _splitting_maps(h.shape[-1] - 1)
+    C = (h @ of_C.flatten(1).to(h)).unflatten(-1, of_C.shape[1:])
+    m = means[:, : C.shape[-1], None]
+    alpha = (m.mT @ C @ m).flatten()
+    C[:, 0, 0] -= alpha
+    return Splitting(h @ of_e.to(h) + alpha, C)
+
+
+@cache
+def _splitting_maps(K: int) -> tuple[Tensor, Tensor]:
+    """What each T_k' gives to e, (K+1,), and to C, (K+1, q+1, q+1).
+
+    Of its Chebyshev coefficients T_j stays T_jT_0 up to q, and T_{q+i} = 2T_qT_i − T_{q−i} beyond. Measured beside
+    T_{2a} = 2T_aT_a − I: that has twice the variance. C is symmetric, since the two orders of a product average their noise.
+    """
+    rest, q = derivative_coefficients(K).clone(), K // 2
+    C = rest.new_zeros(K + 1, q + 1, q + 1)
+    for j in range(K - 1, q, -1):
         C[:, q, j - q] = 2 * rest[:, j]
         rest[:, 2 * q - j] -= rest[:, j]
     C[:, 1:, 0] += rest[:, 1 : q + 1]
-    m = means[:, : q + 1]
-    alpha = torch.einsum("bij,bi,bj->b", C, m, m)
-    C[:, 0, 0] -= alpha
-    return Splitting(rest[:, 0] + alpha, (C + C.mT) / 2)
+    return rest[:, 0], (C + C.mT) / 2
 
 
 def gradient_estimate(W: Tensor, probes: Probed, h: Tensor, out: Tensor) -> Tensor:
@@ -89,8 +99,7 @@ def gradient_estimate(W: Tensor, probes: Probed, h: Tensor, out: Tensor) -> Tens
     n_probes = probes.V[0].shape[1] // 2
     other = probes.traces.flip(1)
     means = other / other[..., :1]
-    coefficients = h @ derivative_coefficients(h.shape[-1] - 1).to(h)
-    half = splitting(coefficients.flatten(0, 1), means.flatten(0, 1))  # of 2B, the blocks of a matrix side by side
+    half = splitting(h.flatten(0, 1), means.flatten(0, 1))  # of 2B, the blocks of a matrix side by side
     e = half.e.view(len(W), 2).mean(1).to(W)
     C = half.C.div_(2 * n_probes).to(W)
     left = torch.bmm(C, _by_block(probes.Y).flatten(0, 1))  # Σ_i C_ji Y_i, (2B, q+1, p·M)

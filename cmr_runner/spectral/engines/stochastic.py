@@ -19,6 +19,7 @@ from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
 
 PROBES = 16
 STEPS = 8
+CHUNK_ENTRIES = 1 << 20  # of W: thin products are over so soon that Python around them is what costs
 LONGER = 4  # times as many Lanczos steps without a warm start, or where its edges fail their check
 
 
@@ -48,6 +49,7 @@ class StochasticEngine:
             lambda i, j, out: self._piece(
                 A[i:j], spec, start[i:j], steps, generator_for(self.seed, f"{group}#{i}", step), out
             ),
+            CHUNK_ENTRIES,
         )
         self.warm.keep(group, V)
         return penalty.to(W.dtype)
