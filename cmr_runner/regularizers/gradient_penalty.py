@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from functools import partial
 from typing import Any, NamedTuple, TypedDict
@@ -132,9 +133,13 @@ class GradientPenalty(Regularizer):
         with torch.autocast(device_type=device_type, enabled=False):
             with torch.enable_grad():  # a parametrised weight needs its graph for the pull-back
                 effective = {weight.name: weight.effective() for weight in self._weights}
-            results = shared_workers().map([partial(self._evaluate_group, group, effective) for group in self._groups])
+            # The largest first, so that the small ones fill what is left of the time.
+            largest_first = sorted(self._groups, key=lambda group: -size(self._groups[group]))
+            found = shared_workers().map([partial(self._evaluate_group, group, effective) for group in largest_first])
+            results = dict(zip(largest_first, found, strict=True))
             out = _Evaluation(effective, {}, {}, torch.zeros((), device=device_type), 0)
-            for members, result in zip(self._groups.values(), results, strict=True):
+            for group, members in self._groups.items():
+                result = results[group]
                 names = [layer.name for layer in members]
                 out.gradients.update(zip(names, result.gradient, strict=True))
                 if result.kappa is not None:
@@ -235,6 +240,11 @@ def same_shape(layers: list[Layer]) -> dict[str, list[Layer]]:
     for layer in layers:
         groups.setdefault(f"{layer.shape[0]}x{layer.shape[1]}", []).append(layer)
     return groups
+
+
+def size(layers: list[Layer]) -> int:
+    """Entries of all matrices."""
+    return sum(math.prod(layer.shape) for layer in layers)
 
 
 def add_(parameters: list[nn.Parameter], gradients: list[Tensor]) -> None:

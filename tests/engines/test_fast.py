@@ -104,6 +104,15 @@ def test_sharpened_low_edge_resolves_kappa_where_a_float32_gram_matrix_cannot():
     torch.testing.assert_close(edges.sigma[:, 1].double(), truth, rtol=1e-3, atol=0)
 
 
+def test_without_rho_cond_an_unsharpened_low_edge_gives_the_gradient_to_two_percent():
+    W, spec = layers(2, 128, 128, kappa=1e4), PenaltySpec(alpha1=0, alpha2=1)
+    engine = FastEngine()
+    for step in range(3):
+        out = engine.penalty(W, spec, group="g", step=step)
+    assert out.fallbacks == 0
+    assert relative(out.gradient, exact_penalty(W.double(), spec).gradient) < 2e-2
+
+
 def test_small_layers_and_rows_are_exact():
     for shape in [(10, 40), (1, 7), (7, 1), (1, 1)]:
         W, spec = layers(2, *shape, kappa=3), PenaltySpec()

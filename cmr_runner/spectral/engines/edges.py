@@ -31,13 +31,16 @@ def krylov_edges(W: Tensor, times_gram: RowsTimesGram, start: Tensor, steps: int
     return _edges(W, ritz.X, ritz.residual), ritz.residual
 
 
-def gram_edges(W: Tensor, G: Tensor, start: Tensor, steps: int, eps: float) -> Edges:
+def gram_edges(W: Tensor, G: Tensor, start: Tensor, steps: int, eps: float, *, sharp: bool = True) -> Edges:
     """Edges of W whose Gram matrix G (B, r, r) is at hand.
 
-    Lanczos resolves the low edge to a fraction of the whole spread. Where that is not small against λ_min itself,
-    the pair is sharpened by Lanczos on the inverse, in float32 and, if κ is then still large, in float64.
+    Lanczos resolves the low edge to a fraction of the whole spread, all that Ĝ and its moments need. Where that is
+    not small against λ_min itself, the pair is sharpened for ρ_cond by Lanczos on the inverse, in float32 and, if κ is
+    then still large, in float64; not if `sharp` is false.
     """
     edges, residual = krylov_edges(W, lambda X: torch.bmm(X, G), start, steps)
+    if not sharp:
+        return edges
     blunt = residual[:, 1] > RELATIVE_RESIDUAL * (edges.sigma[:, 1].square() + eps)
     if blunt.any():
         edges = replaced_edges(edges, blunt, _sharpened(W[blunt], G[blunt], _select(edges, blunt)))

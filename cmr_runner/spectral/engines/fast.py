@@ -66,7 +66,7 @@ def _piece(W: Tensor, spec: PenaltySpec, start: Tensor | None, steps: int, out: 
         return exact_with_edges(W, spec)
     tall = W if W.shape[1] >= W.shape[2] else W.mT
     G = torch.bmm(tall.mT, tall)
-    edges = gram_edges(tall, G, start, steps, spec.eps)
+    edges = gram_edges(tall, G, start, steps, spec.eps, sharp=spec.alpha1 != 0)
     penalty = penalty_from_edges(W, G, edges, spec, out)
     refused = ~edges.accepted | too_narrow(edges)
     if not refused.any():

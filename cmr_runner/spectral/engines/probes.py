@@ -64,7 +64,7 @@ def splitting(h: Tensor, means: Tensor) -> Splitting:
     """p = Σ_k h_k T_k', h (B, K+1), by polynomials of half its degree, q = ⌊K/2⌋.
 
     What stands before I needs no probes and has no noise; so the part of ZᵀZ/p − I that is common to all is moved
-    there, C_00 −= α and e += α with α = Σ C_ij mean_i mean_j (`means` (B, K+1) are of T_i over the eigenvalues, roughly).
+    there, C_00 −= α and e += α with α = Σ C_ij mean_i mean_j (`means` (B, K+1): of T_i over the eigenvalues, roughly).
     """
     of_e, of_C = _splitting_maps(h.shape[-1] - 1)
     C = (h @ of_C.flatten(1).to(h)).unflatten(-1, of_C.shape[1:])
@@ -79,7 +79,7 @@ def _splitting_maps(K: int) -> tuple[Tensor, Tensor]:
     """What each T_k' gives to e, (K+1,), and to C, (K+1, q+1, q+1).
 
     Of its Chebyshev coefficients T_j stays T_jT_0 up to q, and T_{q+i} = 2T_qT_i − T_{q−i} beyond. Measured beside
-    T_{2a} = 2T_aT_a − I: that has twice the variance. C is symmetric, since the two orders of a product average their noise.
+    T_{2a} = 2T_aT_a − I: that has twice the variance. C is symmetric: the two orders of a product average their noise.
     """
     rest, q = derivative_coefficients(K).clone(), K // 2
     C = rest.new_zeros(K + 1, q + 1, q + 1)
