@@ -276,3 +276,26 @@ def test_no_room_for_a_checkpoint_ends_the_run_as_failed(root: Path, monkeypatch
     assert done.returncode == 1
     assert "no room to write" in done.stderr.splitlines()[-1]
     assert record(only_directory(root))["status"] == "failed"
+
+
+def test_a_run_that_another_experiment_completed_under_equal_conditions_is_copied(calm: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(calm.parents[2], root)
+    words = (*WORDS, "experiment=kappa_stress")
+    source = root / "outputs" / "single" / calm.name
+    copy = root / "outputs" / "kappa_stress" / calm.name
+
+    done = call(root, *words)
+    assert done.returncode == 0, done.stderr
+    assert f"copied from single/{calm.name}" in done.stdout + done.stderr
+    assert results(copy) == results(source)
+    assert record(copy)["identity"]["experiment"] == "kappa_stress"
+    assert record(copy)["provenance"]["copied_from"] == f"single/{calm.name}"
+
+    shutil.rmtree(copy)
+    other = record(source)
+    other["provenance"]["code"] = "another"
+    (source / "run.json").write_text(json.dumps(other))
+    assert call(root, *words).returncode == 0
+    assert "copied_from" not in record(copy)["provenance"]
+    assert results(copy) == results(source)

@@ -7,7 +7,7 @@ import io
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from cmr_runner.runs.directory import FINAL_STATUSES, RunDirectory
 from cmr_runner.runs.identity import Identity, same_config
 from cmr_runner.runs.lock import Held, run_lock
 from cmr_runner.runs.outcome import Outcome
-from cmr_runner.runs.provenance import differences, now, provenance
+from cmr_runner.runs.provenance import differences, now, provenance, same_conditions
 from cmr_runner.runs.records import Records
 
 if TYPE_CHECKING:
@@ -111,6 +111,10 @@ class _Execution:
         from cmr_runner.commands.building import resolve_device
 
         device = resolve_device(self.job.settings.device)
+        if record is None and not self.job.settings.force:
+            twin = self._twin(device)
+            if twin is not None:
+                return self._copied(twin)
         try:
             trainer = self.build(device)
         except Mistake:
@@ -131,6 +135,31 @@ class _Execution:
             return self._ended("skipped", "completed before; force=true runs it again")
         message = (record.get("error") or {}).get("message", "")
         return self._ended("diverged", f"diverged before ({message}); force=true runs it again")
+
+    def _twin(self, device: str) -> RunDirectory | None:
+        """This very run, completed in another experiment under the same conditions, so equal bit for bit."""
+        facts = self._provenance(device)
+        for path in sorted(self.run.path.parent.parent.glob(f"*/{self.run.path.name}")):
+            record = RunDirectory(path).read()
+            if (
+                record
+                and record.get("status") == "completed"
+                and same_config(record.get("config") or {}, self.job.config)
+                and same_conditions(record.get("provenance") or {}, facts)
+            ):
+                return RunDirectory(path)
+        return None
+
+    def _copied(self, twin: RunDirectory) -> Outcome:
+        """run.json comes last: without it the next start begins anew."""
+        record = twin.read() or {}
+        source = f"{twin.path.parent.name}/{twin.path.name}"
+        self.run.prepare()
+        self.run.copy_results(twin)
+        self.run.write_notes(self.job.notes)
+        own = {"identity": asdict(self.job.identity), "choices": self.job.choices}
+        self.run.write({**record, **own, "provenance": {**record["provenance"], "copied_from": source}})
+        return self._ended("skipped", f"copied from {source}, completed under the same conditions")
 
     def _restore(self, trainer: Trainer, device: str) -> Trainer:
         """Load the newest good checkpoint, if there is one; set those aside that are not."""
@@ -174,11 +203,10 @@ class _Execution:
 
     def _write(self, status: str, facts: dict[str, Any], error: dict[str, Any] | None = None) -> None:
         job, final = self.job, self.records.last_metrics()
-        identity = {"hash": job.identity.hash, "experiment": job.identity.experiment, "name": job.identity.name}
         self.run.write(
             {
                 "status": status,
-                "identity": identity,
+                "identity": asdict(job.identity),
                 "choices": job.choices,
                 "config": job.config,
                 "provenance": facts,

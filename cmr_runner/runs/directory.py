@@ -5,6 +5,8 @@ it, as one file replaced atomically. The CSV files and run.json are written afte
 resume writes them anew from the checkpoint, so that a kill between two writes cannot make them disagree for long.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cmr_runner.runs.atomic import remove_temporaries, replace_file
-from cmr_runner.runs.records import Records
+from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA, Records
 
 RUN_FILE = "run.json"
 CHECKPOINT = "checkpoint.pt"
@@ -64,6 +66,12 @@ class RunDirectory:
     def write_records(self, records: Records) -> None:
         for name, text in records.texts.items():
             replace_file(self.path / name, text.encode())
+
+    def copy_results(self, other: RunDirectory) -> None:
+        """The CSV files and the weights of another run."""
+        for name in (METRICS, LAYERS, SPECTRA, MODEL):
+            if (other.path / name).is_file():
+                replace_file(self.path / name, (other.path / name).read_bytes())
 
     def write_notes(self, notes: Mapping[str, str]) -> None:
         """What composed the run's configuration, for .hydra/."""

@@ -105,10 +105,17 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
             changed.append(f"{package} was {old or 'absent'}, is {new or 'absent'}")
     if before.get("code") != after.get("code"):
         changed.append(f"cmr_runner's code was {_commit(before)}, is {_commit(after)}")
-    for key in ("threads", "device", "cpu"):
+    for key in ("threads", "processes", "device", "cpu"):
         if before.get(key) != after.get(key):
             changed.append(f"{key} was {before.get(key)}, is {after.get(key)}")
     return changed
+
+
+def same_conditions(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether both ran from end to end under the same code, versions and machine: then equal configurations give equal
+    bits."""
+    changed = (resume.get("changed") for record in (one, other) for resume in record.get("resumes") or [])
+    return not differences(one, other) and not any(changed)
 
 
 def _commit(record: Mapping[str, Any]) -> str:

@@ -48,8 +48,8 @@ def gram_edges(W: Tensor, G: Tensor, start: Tensor, steps: int, eps: float, *, s
         lost = blunt & ~(ratio > FLOAT32_GRAM)
         if W.dtype != torch.float64 and lost.any():
             W64 = W[lost].double()
-            sharp = _sharpened(W64, torch.bmm(W64.mT, W64), _cast(_select(edges, lost), torch.float64))
-            edges = replaced_edges(edges, lost, _cast(sharp, W.dtype))
+            in_double = _sharpened(W64, torch.bmm(W64.mT, W64), _cast(_select(edges, lost), torch.float64))
+            edges = replaced_edges(edges, lost, _cast(in_double, W.dtype))
     return edges
 
 
