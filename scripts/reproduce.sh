@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 output=${CMR_OUTPUT:-outputs/paper}
 experiments=("$@")
 if [ $# -eq 0 ]; then
-  experiments=(kappa_stress standard_baselines ablation_terms controls ablation_mixing sweep_lambda_rho rivals)
+  experiments=(kappa_stress standard_baselines ablation_terms controls ablation_mixing sweep_lambda_rho rivals engines)
 fi
 
 mkdir -p "$output"

@@ -36,6 +36,7 @@ EXPERIMENTS = {
     "sweep_lambda_rho": (4 * 3, {"regularizer.lam": {"0.005", "0.01", "0.02", "0.05"}, "seed": {"0"}}),
     "controls": (3 * 3 * 2, {"init": {"kappa_stress", "orthogonal", "rescaled"}, "seed": set(SEEDS_2)}),
     "rivals": (14 * 2, {"seed": set(SEEDS_2)}),
+    "engines": (3 * 3, {"regularizer.engine": {"exact", "auto", "stochastic"}, "seed": set(SEEDS_3)}),
     "prescribed_kappa": (2 * 3, {"regularizer": {"none", "cmr"}, "seed": set(SEEDS_3)}),
 }
 
