@@ -194,3 +194,14 @@ def test_figures_and_reports_import_no_torch_and_start_without_matplotlib():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_label_does_not_repeat_what_the_choice_says(tmp_path):
+    """init=orthogonal has gain 1 and init=kappa_stress 0.06; that is what the choice means."""
+    for init, gain in (("kappa_stress", 0.06), ("orthogonal", 1.0)):
+        folder = write_run(tmp_path, method="none", init=init, layers=1)
+        record = json.loads((folder / "run.json").read_text())
+        record["config"]["init"] = {"gain": gain}
+        (folder / "run.json").write_text(json.dumps(record))
+    groups = group_runs(runs_of(tmp_path))
+    assert [group.label for group in groups] == ["vanilla init=kappa_stress", "vanilla init=orthogonal"]

@@ -190,10 +190,18 @@ def _labels(runs: Sequence[Run], recipes: Sequence[dict[str, str]]) -> list[str]
 
 
 def _distinctions(recipes: Sequence[dict[str, str]]) -> list[list[str]]:
-    """For each recipe the `key=value` pairs that vary among those that have the key."""
+    """For each recipe the `key=value` pairs that vary among those that have the key; for a part of a choice
+    (`init.gain`), among those of the same choice: `init` says the rest."""
     keys = [key for key in dict.fromkeys(key for recipe in recipes for key in recipe) if not _hidden(key)]
-    varying = [key for key in keys if len({recipe[key] for recipe in recipes if key in recipe}) > 1]
-    return [[f"{symbol(key)}={recipe[key]}" for key in varying if key in recipe] for recipe in recipes]
+
+    def varies(key: str, recipe: dict[str, str]) -> bool:
+        choice = key.split(".")[0]
+        alike = [other for other in recipes if other.get(choice) == recipe.get(choice)] if choice != key else recipes
+        return len({other[key] for other in alike if key in other}) > 1
+
+    return [
+        [f"{symbol(key)}={recipe[key]}" for key in keys if key in recipe and varies(key, recipe)] for recipe in recipes
+    ]
 
 
 def _hidden(key: str) -> bool:

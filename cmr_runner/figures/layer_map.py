@@ -1,5 +1,6 @@
 """Layer × epoch: where in the network, and when, κ grows."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from cmr_runner.runs.table import Run
 
 MOST_MAPS = 9
 MOST_NAMES = 20
+TITLE_LINE = 30  # characters above one of three panels
 
 
 def layer_maps(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
@@ -34,7 +36,8 @@ def layer_map(setting: Setting) -> Drawing:
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     for axes, group, (epochs, matrix) in zip(grid.flat, groups, maps, strict=False):
         image = draw_matrix(axes, matrix, scale)
-        axes.set_title(f"{group.label} (n = {len(shown_runs(group))})", loc="left")
+        title = f"{group.label} (n = {len(shown_runs(group))})"
+        axes.set_title(textwrap.fill(title, TITLE_LINE if len(maps) > 1 else 2 * TITLE_LINE), loc="left", fontsize=7)
         step = max(1, -(-len(epochs) // 7))
         axes.set_xticks(range(0, len(epochs), step), [f"{epoch:g}" for epoch in epochs[::step]])
         axes.set_xlabel("epoch")
