@@ -23,6 +23,7 @@ from cmr_runner.models import MLP
 from cmr_runner.regularizers import CMR, SRIP, Orthogonal, Regularizer, SoftOrthogonality, SpectralNorm
 from cmr_runner.spectral import moments
 from cmr_runner.spectral.engines import keep_freed_memory, set_spectral_threads
+from cmr_runner.training.clipping import clip_
 
 Step = Callable[[], None]
 WARM_UP = 10  # steps
@@ -57,7 +58,8 @@ class Bench:
     def regularised(self, make: Callable[[nn.Module], Regularizer], *, overlap: bool = False) -> Step:
         model = self.network()
         regularizer = make(model)
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+        parameters = list(model.parameters())
+        optimizer = torch.optim.Adam(parameters, lr=1e-3, fused=True)
 
         def step() -> None:
             torch.set_num_threads(1 if overlap else self.threads)
@@ -66,7 +68,7 @@ class Bench:
                 regularizer.start()
             cross_entropy(model(self.x), self.y).backward()
             regularizer.add_gradients()
-            nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+            clip_(parameters, 5.0)
             optimizer.step()
 
         return step

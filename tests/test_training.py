@@ -14,6 +14,7 @@ from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.synthetic import synthetic
 from cmr_runner.inits import glorot_uniform_
 from cmr_runner.models import MLP, Transformer
+from cmr_runner.training.clipping import clip_
 from cmr_runner.training.loop import Diverged, Epoch, Interrupted, Trainer
 from cmr_runner.training.metrics import METRICS_COLUMNS
 from cmr_runner.training.optimizers import adam, muon, sgd
@@ -162,3 +163,15 @@ def test_a_stop_is_obeyed_before_the_next_step() -> None:
 def test_senseless_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         trainer(**settings)
+
+
+@pytest.mark.parametrize("size", [0.1, 4.9999995, 5.0, 7.0, math.nan])
+def test_the_clip_is_torchs_bit_for_bit(size: float) -> None:
+    def parameter() -> torch.nn.Parameter:
+        made = torch.nn.Parameter(torch.zeros(3, 4))
+        made.grad = torch.full((3, 4), size / 12**0.5)
+        return made
+
+    own, torchs = parameter(), parameter()
+    assert torch.equal(clip_([own], 5.0), torch.nn.utils.clip_grad_norm_([torchs], 5.0)) or math.isnan(size)
+    torch.testing.assert_close(own.grad, torchs.grad, rtol=0, atol=0, equal_nan=True)

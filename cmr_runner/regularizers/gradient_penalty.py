@@ -151,7 +151,8 @@ class GradientPenalty(Regularizer):
         tensors = [
             layer.weight.matrices(effective[layer.weight.name].detach())[layer.index] for layer in self._groups[group]
         ]
-        return self.penalty(torch.stack([working(matrix) for matrix in tensors]), group=group)
+        matrices = [working(matrix) for matrix in tensors]
+        return self.penalty(matrices[0].unsqueeze(0) if len(matrices) == 1 else torch.stack(matrices), group=group)
 
     def _exchange(self, task: Task[_Evaluation]) -> _Evaluation:
         """The evaluation of all layers, from every process's own: one sum of one vector in which the rest is zero."""
@@ -183,10 +184,10 @@ class GradientPenalty(Regularizer):
         pulled: list[Tensor] = []
         for weight in self._weights:
             tensor = found.effective[weight.name]
-            pieces = [
-                saturated(found.gradients.get(weight.name + part, torch.zeros_like(matrix)), tensor.dtype)
-                for part, matrix in zip(weight.parts, weight.matrices(tensor), strict=True)
-            ]
+            pieces = []
+            for part, matrix in zip(weight.parts, weight.matrices(tensor), strict=True):
+                piece = found.gradients.get(weight.name + part)
+                pieces.append(torch.zeros_like(matrix) if piece is None else saturated(piece, tensor.dtype))
             gradient = (pieces[0] if len(pieces) == 1 else torch.cat(pieces)).reshape(tensor.shape)
             parameters += weight.parameters
             pulled += weight.pull_back(tensor, gradient)

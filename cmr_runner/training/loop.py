@@ -18,6 +18,7 @@ from cmr_runner.data.dataset import Dataset
 from cmr_runner.regularizers.base import PlanRow, Regularizer
 from cmr_runner.regularizers.ranks import Ranks
 from cmr_runner.spectral import NonFiniteError
+from cmr_runner.training.clipping import clip_
 from cmr_runner.training.diagnostics import Diagnostics, no_diagnostics
 from cmr_runner.training.evaluation import evaluate
 from cmr_runner.training.metrics import BEFORE_TRAINING, EpochTotals, Row, in_column_order, spectral_figures
@@ -158,7 +159,7 @@ class Trainer:
             except NonFiniteError as error:
                 return f"epoch {epoch}, step {number}: {error}", spectral_seconds
             spectral_seconds += (t1 - t0) + (clock() - t2)
-            norm = nn.utils.clip_grad_norm_(parameters, self.clip_norm)
+            norm = clip_(parameters, self.clip_norm)
             optimizer.step()
             self.step += 1
             totals.add(loss.detach(), norm, norm > self.clip_norm, regularizer)
