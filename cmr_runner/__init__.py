@@ -1,23 +1,19 @@
-"""Chebyshev Moment Regularization: `CMR` and `analyze` for your own loop, and the experiment runner around them."""
+"""Chebyshev Moment Regularization: what your own loop needs, and the experiment runner around it."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["CMR", "analyze"]
+__all__ = ["CMR", "LayerRule", "analyze"]
 
 if TYPE_CHECKING:
     from cmr_runner.regularizers.analysis import analyze
     from cmr_runner.regularizers.cmr import CMR
+    from cmr_runner.regularizers.layers import LayerRule
 
 
 def __getattr__(name: str) -> Any:
     # Lazy, so that cmr-plot and cmr-report start without importing torch.
-    if name == "CMR":
-        from cmr_runner.regularizers.cmr import CMR
-
-        return CMR
-    if name == "analyze":
-        from cmr_runner.regularizers.analysis import analyze
-
-        return analyze
+    if name in __all__:
+        return getattr(importlib.import_module("cmr_runner.regularizers"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

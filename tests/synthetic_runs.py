@@ -90,7 +90,7 @@ def write_run(
         "regularizer": regularizer,
         "optimizer": {"_target_": "torch.optim.Adam", "lr": lr},
         "trainer": {"epochs": epochs, "batch_size": 64},
-        "model": {"_target_": "cmr_runner.models.mlp", "width": 256, "depth": layers},
+        "model": {"_target_": "cmr_runner.models.mlp", "width": 256, "depth": 15},
     }
     digest = hashlib.sha256(json.dumps([experiment, init, config], sort_keys=True).encode()).hexdigest()[:8]
     name = name or f"{method}-{init}-seed{seed}"
@@ -147,7 +147,7 @@ def write_kappa_stress(root: Path, seeds: int = 5, **kwargs) -> None:
 def write_baselines(root: Path, seeds: int = 3, epochs: int = 20, **kwargs) -> None:
     for method in ("none", "l2", "spectral_norm", "cmr", "spectral_norm_cmr"):
         for seed in range(seeds):
-            write_run(root, "standard_baselines", method, seed=seed, epochs=epochs, init="glorot", **kwargs)
+            write_run(root, "standard_baselines", method, seed=seed, epochs=epochs, init="glorot_uniform", **kwargs)
 
 
 def write_sweep(root: Path, seeds: int = 2, **kwargs) -> None:
@@ -173,7 +173,7 @@ def write_all(root: Path) -> None:
     write_sweep(root)
     for method in ("none", "cmr", "orthogonality", "l2"):
         for seed in range(3):
-            write_run(root, "rivals", method, seed=seed, epochs=10, init="glorot", layers=4)
+            write_run(root, "rivals", method, seed=seed, epochs=10, init="glorot_uniform", layers=4)
     for label, options, target in (
         ("full", {}, (0.88, 3.2)),
         ("condition only", {"alpha2": 0.0}, (0.85, 3.4)),

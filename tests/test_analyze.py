@@ -55,12 +55,19 @@ def test_a_run_directory_uses_its_own_settings(tmp_path: Path, capsys: pytest.Ca
     torch.save(
         {"format": 1, "identity": "x", "state": {"trainer": {"model": model.state_dict()}}}, tmp_path / "checkpoint.pt"
     )
-    settings = {"K": 4, "eps": 1e-3, "layers": {"include": [], "exclude": ["layers.0*"], "types": [], "min_side": 2}}
+    settings = {
+        "K": 4,
+        "eps": 1e-3,
+        "beta": 1.0,
+        "gram": "columns",
+        "layers": {"include": [], "exclude": ["layers.0*"], "types": [], "min_side": 2},
+    }
     (tmp_path / "run.json").write_text(json.dumps({"config": {"regularizer": settings}}))
-    expected = analyze(model, layers=LayerRule(exclude=["layers.0*"]), K=4, eps=1e-3)
+    expected = analyze(model, layers=LayerRule(exclude=["layers.0*"]), K=4, eps=1e-3, beta=1.0, gram="columns")
     found = csv(capsys, tmp_path)
     assert list(found.columns) == list(expected.columns)
-    assert found["rho_cond"].tolist() == pytest.approx(expected["rho_cond"].tolist())
+    for column in ("rho_cond", "rho_moment", "s_4"):
+        assert found[column].tolist() == pytest.approx(expected[column].tolist())
     assert found["layer"].tolist() == ["layers.1.weight", "layers.2.weight"]
 
 

@@ -1,5 +1,7 @@
 """The rule by which the report says whether a figure of the paper is reproduced."""
 
+import json
+
 import pytest
 from synthetic_runs import write_baselines, write_kappa_stress, write_run
 
@@ -68,10 +70,24 @@ def test_runs_that_behave_otherwise_are_not_reproductions(tmp_path):
         write_run(tmp_path, method="none", seed=seed, layers=1, target=(0.95, 2.0))
         write_run(tmp_path, method="cmr", seed=seed, layers=1, target=(0.30, 5e4))
         write_run(
-            tmp_path, "standard_baselines", "none", seed=seed, init="glorot", epochs=8, layers=1, target=(0.95, 600)
+            tmp_path,
+            "standard_baselines",
+            "none",
+            seed=seed,
+            init="glorot_uniform",
+            epochs=8,
+            layers=1,
+            target=(0.95, 600),
         )
         write_run(
-            tmp_path, "standard_baselines", "cmr", seed=seed, init="glorot", epochs=8, layers=1, target=(0.6, 1e6)
+            tmp_path,
+            "standard_baselines",
+            "cmr",
+            seed=seed,
+            init="glorot_uniform",
+            epochs=8,
+            layers=1,
+            target=(0.6, 1e6),
         )
     first, second = rows_of(tmp_path)
     by_claim = {row.claim: row.verdict.kind for row in first.rows}
@@ -90,6 +106,17 @@ def test_the_setting_closest_to_the_papers_is_compared_and_departures_are_said(t
     whole, _ = rows_of(tmp_path)
     assert whole.departures == []
     assert whole.rows[0].n == 1
+
+
+def test_a_run_of_another_network_is_not_said_to_be_in_the_papers_setting(tmp_path):
+    for method in ("none", "cmr"):
+        folder = write_run(tmp_path, method=method, layers=1)
+        record = json.loads((folder / "run.json").read_text())
+        record["config"]["model"]["depth"] = 3
+        record["config"]["optimizer"]["lr"] = 0.1
+        (folder / "run.json").write_text(json.dumps(record))
+    first, _ = rows_of(tmp_path)
+    assert first.departures == ["model.depth=3 (paper: 15)", "optimizer.lr=0.1 (paper: 0.001)"]
 
 
 def test_diverged_runs_do_not_enter_the_measured_value(tmp_path):

@@ -87,12 +87,12 @@ def test_a_schedulers_change_of_lr_reaches_the_parts_after_a_restore() -> None:
 @pytest.mark.parametrize(
     ("name", "keys", "message"),
     [
-        ("adam", {"lr": 0}, "optimizer.lr must be > 0, got 0"),
-        ("sgd", {"lr": float("nan")}, "optimizer.lr must be > 0, got nan"),
+        ("adam", {"lr": 0}, "optimizer.lr must be > 0 and finite, got 0"),
+        ("sgd", {"lr": float("nan")}, "optimizer.lr must be > 0 and finite, got nan"),
         ("sgd", {"momentum": -1}, "optimizer.momentum must be >= 0, got -1"),
         ("adamw", {"weight_decay": -1}, "optimizer.weight_decay must be >= 0, got -1"),
         ("adam", {"betas": [0.9]}, r"optimizer.betas must be two numbers in \[0, 1\), got \[0.9\]"),
-        ("muon", {"adamw_lr": 0}, "optimizer.adamw_lr must be > 0, got 0"),
+        ("muon", {"adamw_lr": 0}, "optimizer.adamw_lr must be > 0 and finite, got 0"),
     ],
 )
 def test_senseless_settings_are_refused(name: str, keys: dict[str, object], message: str) -> None:

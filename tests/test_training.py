@@ -54,6 +54,17 @@ def without_time(epoch: Epoch) -> tuple[dict[str, Any], list[dict[str, Any]], li
 
 
 @pytest.mark.parametrize("regularizer", REGULARIZERS)
+def test_a_regularizer_adds_to_gradients_and_leaves_the_weights_alone(regularizer: str) -> None:
+    made = trainer(regularizer)
+    made.model(DATA.train_x).sum().backward()  # spectral_norm takes its power step in the forward
+    before = {name: p.detach().clone() for name, p in made.model.named_parameters()}
+    made.regularizer.start()
+    made.regularizer.add_gradients()
+    for name, p in made.model.named_parameters():
+        assert torch.equal(p, before[name]), name
+
+
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
 def test_a_resumed_run_equals_an_uninterrupted_one(regularizer: str) -> None:
     keys = {"warmup": 2, "every": 2} if regularizer in {"CMR", "SRIP", "L2"} else {}
     straight = [without_time(epoch) for epoch in trainer(regularizer, keys=keys, epochs=3).run()]
@@ -143,6 +154,16 @@ def test_a_run_that_diverges_keeps_its_rows_and_says_where(regularizer: str) -> 
             next(run)
 
 
+def test_weights_that_the_last_step_broke_end_the_run_as_diverged() -> None:
+    made = trainer("Regularizer", epochs=1, batch_size=96, optimizer=lambda m: sgd(m, lr=1e38, momentum=0.0))
+    epochs = made.run()
+    next(epochs)
+    row = next(epochs)
+    assert math.isfinite(row.metrics["grad_norm"])  # all that the one step saw was finite
+    with pytest.raises(Diverged, match="epoch 1: the test loss or a layer is not finite"):
+        next(epochs)
+
+
 def test_a_stop_is_obeyed_before_the_next_step() -> None:
     made = trainer()
     seen = []
@@ -155,8 +176,8 @@ def test_a_stop_is_obeyed_before_the_next_step() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epochs": 0}, "trainer.epochs must be >= 1, got 0"),
-        ({"batch_size": 0}, "trainer.batch_size must be >= 1, got 0"),
+        ({"epochs": 0}, "trainer.epochs must be an integer >= 1, got 0"),
+        ({"batch_size": 0}, "trainer.batch_size must be an integer >= 1, got 0"),
         ({"clip_norm": 0}, "trainer.clip_norm must be > 0"),
     ],
 )

@@ -36,6 +36,10 @@ def _parser() -> OneLineParser:
     parser.add_argument("--csv", action="store_true", help="CSV with every digit instead of a table")
     parser.add_argument("--K", type=int, help="highest moment (default: the run's, or 5)")
     parser.add_argument("--eps", type=float, help="ε of ρ_cond and ρ_moment (default: the run's, or 1e-6)")
+    parser.add_argument("--beta", type=float, help="β of ρ_moment's weights (default: the run's, or 0.15)")
+    parser.add_argument(
+        "--gram", choices=("short_side", "columns"), help="which Gram matrix the moments are of (default: the run's)"
+    )
     parser.add_argument("--include", nargs="*", metavar="PATTERN", help="only layers with such a name, as '*head*'")
     parser.add_argument("--exclude", nargs="*", metavar="PATTERN", help="no layers with such a name, as '*embed*'")
     return parser
@@ -83,6 +87,8 @@ def table_of(path: Path, options: argparse.Namespace) -> pd.DataFrame:
         layers=rule,
         K=settings.get("K", 5) if options.K is None else options.K,
         eps=settings.get("eps", 1e-6) if options.eps is None else options.eps,
+        beta=settings.get("beta", 0.15) if options.beta is None else options.beta,
+        gram=options.gram or settings.get("gram", "short_side"),
     )
     if table.empty:
         raise ValueError(f"PATH={path}: no weight with at least two dimensions is left to look at")

@@ -2,7 +2,9 @@
 
 import inspect
 import random
+import re
 from collections.abc import Callable
+from inspect import isclass
 from typing import Any
 
 import numpy as np
@@ -81,10 +83,7 @@ def build(cfg: DictConfig, group: str, *arguments: Any, **named: Any) -> Any:
 
 def _check_keys(group: str, node: DictConfig) -> None:
     """Name a key that the target does not take; Python's own message would name neither the group nor the others."""
-    target: Callable[..., Any] = get_object(node["_target_"])
-    parameters = inspect.signature(target).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return
+    parameters = _parameters(get_object(node["_target_"]))
     keys = [str(key) for key in node if not str(key).startswith("_")]
     for key in keys:
         if key not in parameters:
@@ -94,6 +93,23 @@ def _check_keys(group: str, node: DictConfig) -> None:
             raise Mistake(f"{group}.{key} must be a number, got {node[key]!r}")
 
 
+def _parameters(target: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """What a target takes by name. A class that hands its **options on takes those of its parents too."""
+    functions = (
+        [vars(cls)["__init__"] for cls in target.__mro__ if "__init__" in vars(cls)] if isclass(target) else [target]
+    )
+    found: dict[str, inspect.Parameter] = {}
+    for function in functions:
+        parameters = inspect.signature(function).parameters
+        found = {name: p for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD} | found
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            break
+    return found
+
+
 def _named(group: str, error: BaseException) -> str:
     text = " ".join(str(error).split())
+    missing = re.search(r"missing \d+ required .*arguments?: '(\w+)'", text)
+    if missing:
+        return f"{group}.{missing[1]} must be given: {group}.{missing[1]}=…"
     return text if text.startswith((f"{group}.", f"{group}=")) else f"{group}: {text}"

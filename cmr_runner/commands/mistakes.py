@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cmr_runner.commands.naming import CONFIG_NAME, config_directory
 
-LAUNCHER_PLUGINS = {"joblib": "joblib", "submitit_local": "submitit", "submitit_slurm": "submitit", "ray": "ray"}
+LAUNCHER_PLUGINS = {"submitit_local": "submitit", "submitit_slurm": "submitit", "ray": "ray"}
 LONGEST = 400
 
 

@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from cmr_runner.commands.choosing import INTERRUPTED, OneLineParser, chosen_runs, exit_code, runs_parser
+from cmr_runner.commands.settings import cores
 from cmr_runner.figures.catalogue import FIGURES, NAMES, by_figure
-from cmr_runner.figures.drawing import DrawingJob, available_cores, outcomes, write_captions
+from cmr_runner.figures.drawing import DrawingJob, outcomes, write_captions
 from cmr_runner.figures.grouping import experiments
 from cmr_runner.figures.selection import SelectionError, check_field
 from cmr_runner.figures.summary import HEADER, summary_rows
@@ -127,7 +128,7 @@ def _parser() -> OneLineParser:
         "--list", action="store_true", help="say what is there, a table of groups of runs; draw nothing"
     )
     parser.add_argument(
-        "--jobs", type=_whole_number(1, 256), default=available_cores(), help="processes that draw (default: all cores)"
+        "--jobs", type=_whole_number(1, 256), default=cores(), help="processes that draw (default: all cores)"
     )
     parser.add_argument("--watch", action="store_true", help="redraw when runs change, until interrupted")
     parser.add_argument(

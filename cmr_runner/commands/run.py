@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from cmr_runner.commands import mistakes, naming
@@ -72,6 +73,8 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     """The job that `cfg` describes, in the directory that Hydra's `node` says."""
     launcher = node.runtime.choices["hydra/launcher"]
     alone = launcher == "basic"
+    if not alone and node.mode != RunMode.MULTIRUN:
+        raise Mistake(f"hydra/launcher={launcher} is for sweeps: add -m")
     config = naming.plain_config(cfg)
     settings = settings_of(config, alone=alone and processes() == 1)
     identity = naming.identity_of(cfg, node)

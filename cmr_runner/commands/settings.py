@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 ON_FAILURE = ("continue", "stop")
+GROUPS = ("model", "init", "regularizer", "optimizer", "dataset", "trainer")
 PROGRESS = ("auto", "live", "lines", "none")
 SPECTRAL_THREADS = 4  # the paper's layers make a handful of tasks a step: more threads would wait
 
@@ -29,6 +30,7 @@ class Settings:
 
 def settings_of(config: Mapping[str, Any], *, alone: bool = True) -> Settings:
     """`alone`: no other job shares the cores, so that the spectra may be computed beside training on the others."""
+    _check_keys(config)
     threads = _integer("threads", config["threads"], least=1)
     spectral = config["spectral_threads"]
     if spectral is None:
@@ -43,6 +45,15 @@ def settings_of(config: Mapping[str, Any], *, alone: bool = True) -> Settings:
         debug=_boolean("debug", config["debug"]),
         progress=_one_of("progress", config["progress"], PROGRESS),
     )
+
+
+def _check_keys(config: Mapping[str, Any]) -> None:
+    """Refuse a key that `+key=value` put beside the known ones, where nothing would read it."""
+    known = {field.name for field in fields(Settings)} | {"output_root", *GROUPS}
+    for key in config.keys() - known:
+        meant = [f"{group}.{key}" for group in GROUPS if key in (config.get(group) or {})]
+        hint = f"did you mean {meant[0]}?" if meant else f"keys belong to one of {', '.join(GROUPS)}"
+        raise Mistake(f"{key}={config[key]}: no such key; {hint}")
 
 
 def cores() -> int:

@@ -35,7 +35,8 @@ def activity_figures(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
 
 
 def _capped(group: Group) -> bool:
-    return group.field("regularizer.rho_spec") is not None and group.has(CAP_ACTIVE.column)
+    capped = group.field("regularizer.rho_spec") is not None and group.field("regularizer.mixing") != "uncapped"
+    return capped and group.has(CAP_ACTIVE.column)
 
 
 def _caps(groups: Sequence[Group]) -> list[float]:

@@ -1,7 +1,6 @@
 """Draw the figures that were asked for, on several cores where that is possible."""
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -69,10 +68,6 @@ def write_captions(out: Path, captions: Sequence[tuple[Path, str]]) -> None:
     if captions:
         text = "# Captions\n\n" + "".join(f"- `{path.as_posix()}`: {caption}\n" for path, caption in captions)
         replace_file(out / "captions.md", text.encode())
-
-
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _job: DrawingJob

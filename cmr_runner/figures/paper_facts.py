@@ -9,15 +9,19 @@ COMMANDS = {experiment: f"cmr-run -m experiment={experiment}" for experiment in 
 TITLES = {KAPPA_STRESS: "Experiment 1, κ-stress", BASELINES: "Experiment 2, standard baselines"}
 
 # Fields the paper fixes; a run that differs in one is compared, and the difference is said.
+COMMON = {
+    "model": "mlp",
+    "model.depth": "15",
+    "model.width": "256",
+    "model.activation": "tanh",
+    "dataset": "mnist",
+    "optimizer": "adam",
+    "optimizer.lr": "0.001",
+    "trainer.clip_norm": "5",
+}
 SETTINGS: dict[str, dict[str, str]] = {
-    KAPPA_STRESS: {
-        "model": "mlp",
-        "dataset": "mnist",
-        "init": "kappa_stress",
-        "trainer.epochs": "5",
-        "optimizer": "adam",
-    },
-    BASELINES: {"model": "mlp", "dataset": "mnist", "trainer.epochs": "20"},
+    KAPPA_STRESS: {**COMMON, "init": "kappa_stress", "trainer.epochs": "5"},
+    BASELINES: {**COMMON, "init": "glorot_uniform", "trainer.epochs": "20"},
 }
 CMR_FIELDS = {
     "regularizer.lam": "0.02",
@@ -27,6 +31,7 @@ CMR_FIELDS = {
     "regularizer.K": "5",
     "regularizer.rho_spec": "0.5",
     "regularizer.warmup": "2",
+    "regularizer.mixing": "penalty_cap",
 }
 
 

@@ -68,7 +68,8 @@ class Comparison:
 
 def reproduction(runs: Sequence[Run]) -> list[Comparison]:
     stress = closest_setting(stress_settings(runs), KAPPA_STRESS)
-    baselines = closest_setting(baseline_settings(runs), BASELINES)
+    same_start = [s for s in baseline_settings(runs) if s.init == SETTINGS[BASELINES]["init"]]
+    baselines = closest_setting(same_start, BASELINES)
     return [
         _comparison(KAPPA_STRESS, stress, _stress_rows(*_pair(stress))),
         _comparison(BASELINES, baselines, _baseline_rows(baselines, *_pair(baselines))),

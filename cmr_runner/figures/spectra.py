@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from cmr_runner.figures.grouping import Setting, comparable_sets
 from cmr_runner.figures.layer_columns import layer_names, layer_spectra, short_name, shown_runs
 from cmr_runner.figures.methods import GREY
@@ -13,6 +15,10 @@ MOST_GROUPS = 6
 MOST_LAYERS = 25
 COLUMNS = 5
 NOTHING: tuple[tuple, tuple] = ((), ())
+HALFWAY = 50.0  # percentile
+LIKENESS = 1.2  # a factor: the median singular value of a layer moves by far less from seed to seed
+
+Spectra = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def spectrum_figures(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
@@ -30,11 +36,15 @@ def spectrum_figure(setting: Setting) -> Drawing:
     rows = -(-len(shown) // columns)
     figure = new_figure(PAGE, 0.4 + 1.05 * rows)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    before = layer_spectra(setting.groups[0], "before")
+    before = [layer_spectra(group, "before") for group in setting.groups]
+    alike = all(_alike(before[0], other) for other in before[1:])
     after = [layer_spectra(group, "after") for group in setting.groups]
     for axes, name in zip(grid.flat, shown, strict=False):
-        axes.plot(*before.get(name, NOTHING), color=GREY, linewidth=2.2, alpha=0.6, label="before")
-        for group, spectra in zip(setting.groups, after, strict=True):
+        if alike:
+            axes.plot(*before[0].get(name, NOTHING), color=GREY, linewidth=2.2, alpha=0.6, label="before")
+        for group, start, spectra in zip(setting.groups, before, after, strict=True):
+            if not alike:
+                axes.plot(*start.get(name, NOTHING), color=group.look.color, linewidth=2.2, alpha=0.35)
             label = f"{group.label} after (n = {len(shown_runs(group))})"
             look = group.look
             style: dict[str, Any] = {"linestyle": look.dash, "marker": look.marker, "markersize": 2.8, "markevery": 10}
@@ -52,7 +62,18 @@ def spectrum_figure(setting: Setting) -> Drawing:
     figure.supylabel("singular value σ (log)", fontsize=8)
     legend_above(figure, grid[0, 0])
     note = f"{setting.title}. x: percentile of the layer's singular values; geometric mean over seeds."
+    if not alike:
+        note += " Broad and pale: before training."
     if len(shown) < len(names):
         note += f" {len(shown)} of {len(names)} layers."
     finish(figure, note)
     return Drawing(setting.experiment, stem_of("spectra", setting.distinction), figure, note)
+
+
+def _alike(one: Spectra, other: Spectra) -> bool:
+    """Whether two groups start from the same spectra, but for what other seeds change."""
+    return all(
+        np.interp(HALFWAY, *one[name]) < LIKENESS * np.interp(HALFWAY, *other[name])
+        and np.interp(HALFWAY, *other[name]) < LIKENESS * np.interp(HALFWAY, *one[name])
+        for name in one.keys() & other.keys()
+    )

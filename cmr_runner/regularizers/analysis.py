@@ -18,12 +18,21 @@ from cmr_runner.spectral import (
     singular_values,
     stable_rank,
 )
+from cmr_runner.spectral.moments import GramReading
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def analyze(model: nn.Module, *, layers: LayerRule | None = None, K: int = 5, eps: float = 1e-6) -> pd.DataFrame:
+def analyze(
+    model: nn.Module,
+    *,
+    layers: LayerRule | None = None,
+    K: int = 5,
+    eps: float = 1e-6,
+    beta: float = 0.15,
+    gram: GramReading = "short_side",
+) -> pd.DataFrame:
     """A row a layer: layer, rows, cols, kappa, sigma_max, sigma_min, stable_rank, rho_cond, rho_moment, s_3 ... s_K.
 
     Exact, in float64, of the effective weights. A layer that is not finite has nan in every column.
@@ -31,7 +40,7 @@ def analyze(model: nn.Module, *, layers: LayerRule | None = None, K: int = 5, ep
     import pandas as pd
 
     found = find_layers(model, layers if layers is not None else LayerRule())
-    rows, _ = layer_rows(found, PenaltySpec(K=K, eps=eps))
+    rows, _ = layer_rows(found, PenaltySpec(K=K, eps=eps, beta=beta, gram=gram))
     return pd.DataFrame(rows)
 
 

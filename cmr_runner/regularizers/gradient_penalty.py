@@ -151,8 +151,8 @@ class GradientPenalty(Regularizer):
         tensors = [
             layer.weight.matrices(effective[layer.weight.name].detach())[layer.index] for layer in self._groups[group]
         ]
-        matrices = [working(matrix) for matrix in tensors]
-        return self.penalty(matrices[0].unsqueeze(0) if len(matrices) == 1 else torch.stack(matrices), group=group)
+        # A copy, even of a single layer: a penalty may return what it was given as its gradient (L2), to be scaled.
+        return self.penalty(torch.stack([working(matrix) for matrix in tensors]), group=group)
 
     def _exchange(self, task: Task[_Evaluation]) -> _Evaluation:
         """The evaluation of all layers, from every process's own: one sum of one vector in which the rest is zero."""

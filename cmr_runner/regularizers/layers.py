@@ -37,8 +37,8 @@ class LayerRule:
                 raise ValueError(
                     f"regularizer.layers.{key} must be a list of patterns, got the single string {value!r}"
                 )
-        if self.min_side < 1:
-            raise ValueError(f"regularizer.layers.min_side must be >= 1, got {self.min_side}")
+        if isinstance(self.min_side, bool) or not isinstance(self.min_side, int) or self.min_side < 1:
+            raise ValueError(f"regularizer.layers.min_side must be an integer >= 1, got {self.min_side!r}")
 
     def admits(self, name: str, module: nn.Module, matrix: Tensor) -> bool:
         if self.types:

@@ -22,8 +22,6 @@ INCIDENTAL = frozenset(
         "debug",
         "progress",
         "dataset.root",
-        "dataset.timeout",
-        "dataset.progress",
     }
 )
 NAME_LENGTH = 96

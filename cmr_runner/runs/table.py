@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-RECORD = "run.json"
-STATUSES = ("completed", "diverged", "failed", "interrupted", "running")
+from cmr_runner.runs.directory import RUN_FILE
+
 TEXT_COLUMNS = frozenset({"layer"})
 
 
@@ -187,12 +187,12 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     notes: list[str] = []
     for directory in sorted({d.resolve(): d for path in paths for d in _run_directories(path)}.values()):
         try:
-            record = json.loads((directory / RECORD).read_text(encoding="utf-8"))
+            record = json.loads((directory / RUN_FILE).read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            notes.append(f"{directory}: {RECORD} cannot be read, run left out")
+            notes.append(f"{directory}: {RUN_FILE} cannot be read, run left out")
             continue
         if not isinstance(record, dict):
-            notes.append(f"{directory}: {RECORD} is not an object, run left out")
+            notes.append(f"{directory}: {RUN_FILE} is not an object, run left out")
             continue
         run = Run(directory, record)
         key = (run.experiment, value_text(run.seed), *sorted(run.recipe.items())) if run.config else (directory,)
@@ -228,7 +228,7 @@ def varying_fields(runs: Sequence[Run]) -> list[str]:
 
 def _run_directories(path: Path) -> Iterator[Path]:
     for folder, below, files in os.walk(path):
-        if RECORD in files:
+        if RUN_FILE in files:
             below.clear()
             yield Path(folder)
         below[:] = sorted(name for name in below if not name.startswith("."))

@@ -72,7 +72,7 @@ class LayerPenalty:
     sigma_max: Tensor  # (...)
     sigma_min: Tensor  # (...)
     skipped: int = 0  # matrices whose decomposition failed: their value and gradient are zero
-    fallbacks: int = 0  # matrices an engine computed by the exact one, its own check having failed
+    fallbacks: int = 0  # matrices that failed the engine's own check: computed by `exact`, or with a longer Lanczos run
 
     def to(self, dtype: torch.dtype) -> LayerPenalty:
         """The same with every tensor in dtype."""

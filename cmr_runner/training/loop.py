@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import isfinite, isnan
 from typing import Any
 
 import torch
@@ -80,10 +81,11 @@ class Trainer:
         diagnostics: bool = False,
         ranks: Ranks | None = None,
     ) -> None:
-        if epochs < 1:
-            raise ValueError(f"trainer.epochs must be >= 1, got {epochs}")
-        if batch_size < 1:
-            raise ValueError(f"trainer.batch_size must be >= 1, got {batch_size}")
+        for key, value in (("epochs", epochs), ("batch_size", batch_size)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"trainer.{key} must be an integer >= 1, got {value!r}")
+        if not isinstance(diagnostics, bool):
+            raise ValueError(f"trainer.diagnostics must be true or false, got {diagnostics!r}")
         if not clip_norm > 0:
             raise ValueError(f"trainer.clip_norm must be > 0 (inf for none), got {clip_norm}")
         self.model, self.data, self.regularizer, self.optimizer = model, data, regularizer, optimizer
@@ -121,7 +123,10 @@ class Trainer:
             totals = EpochTotals(self.device)
             self.trouble, spectral_seconds = self._train_epoch(network, self.epoch + 1, totals, should_stop, on_step)
             self.epoch += 1
-            yield self._epoch(totals.figures(), began, spectral_seconds)
+            epoch = self._epoch(totals.figures(), began, spectral_seconds)
+            if self.trouble is None and not (isfinite(epoch.metrics["test_loss"]) and whole(epoch.layers)):
+                self.trouble = f"epoch {self.epoch}: the test loss or a layer is not finite"
+            yield epoch
         if self.trouble:
             raise Diverged(self.trouble)
 
@@ -218,6 +223,11 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.regularizer.load_state_dict(state["regularizers"][self.ranks.rank])
         self.epoch, self.step, self.trouble = state["epoch"], state["step"], state["trouble"]
+
+
+def whole(layers: list[Row]) -> bool:
+    """Whether every layer has a spectrum: one that is not finite has nan in its row."""
+    return not any(isnan(row["sigma_max"]) for row in layers)
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:

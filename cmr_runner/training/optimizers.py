@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,9 @@ from torch import nn, optim
 
 
 def adam(model: nn.Module, *, lr: float = 1e-3, betas: Sequence[float] = (0.9, 0.999), eps: float = 1e-8) -> optim.Adam:
-    return optim.Adam(_trained(model), lr=_positive("lr", lr), betas=_pair(betas), eps=eps, fused=_fused(model))
+    return optim.Adam(
+        _trained(model), lr=_positive("lr", lr), betas=_pair(betas), eps=_not_negative("eps", eps), fused=_fused(model)
+    )
 
 
 def adamw(
@@ -25,7 +28,7 @@ def adamw(
         _trained(model),
         lr=_positive("lr", lr),
         betas=_pair(betas),
-        eps=eps,
+        eps=_not_negative("eps", eps),
         weight_decay=_not_negative("weight_decay", weight_decay),
         fused=_fused(model),
     )
@@ -48,7 +51,7 @@ def rmsprop(
         _trained(model),
         lr=_positive("lr", lr),
         alpha=alpha,
-        eps=eps,
+        eps=_not_negative("eps", eps),
         momentum=_not_negative("momentum", momentum),
         foreach=True,
     )
@@ -125,8 +128,8 @@ def _trained(model: nn.Module) -> list[nn.Parameter]:
 
 
 def _positive(key: str, value: float) -> float:
-    if not value > 0:
-        raise ValueError(f"optimizer.{key} must be > 0, got {value}")
+    if not 0 < value < math.inf:
+        raise ValueError(f"optimizer.{key} must be > 0 and finite, got {value}")
     return value
 
 
@@ -137,9 +140,13 @@ def _not_negative(key: str, value: float) -> float:
 
 
 def _pair(betas: Sequence[float]) -> tuple[float, float]:
-    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-        raise ValueError(f"optimizer.betas must be two numbers in [0, 1), got {list(betas)}")
+    if not isinstance(betas, list | tuple) or len(betas) != 2 or not all(map(_is_fraction, betas)):
+        raise ValueError(f"optimizer.betas must be two numbers in [0, 1), got {betas!r}")
     return betas[0], betas[1]
+
+
+def _is_fraction(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < 1
 
 
 def _fused(model: nn.Module) -> bool:

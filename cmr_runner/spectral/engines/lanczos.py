@@ -19,9 +19,8 @@ TRACE = 0.03  # times √eps of ‖qG‖: far above rounding, far below what mov
 class RitzEdges(NamedTuple):
     """The greatest and the least Ritz pair, in this order along dim 1."""
 
-    theta: Tensor  # (B, 2) Ritz values
     X: Tensor  # (B, 2, r) unit Ritz vectors, as rows
-    residual: Tensor  # (B, 2) ‖xG − θx‖: some eigenvalue lies within it of θ
+    residual: Tensor  # (B, 2) ‖xG − θx‖: some eigenvalue lies within it of the Ritz value θ
 
 
 def ritz_edges(times_gram: RowsTimesGram, start: Tensor, steps: int) -> RitzEdges:
@@ -58,7 +57,7 @@ def ritz_edges(times_gram: RowsTimesGram, start: Tensor, steps: int) -> RitzEdge
     theta, S = torch.linalg.eigh((H + H.mT) / 2)
     theta, S = theta[:, [-1, 0]].to(start), S[:, :, [-1, 0]].mT.to(start)  # (B, 2), (B, 2, steps)
     X = torch.bmm(S, Q)
-    return RitzEdges(theta, X, _length(torch.bmm(S, QG) - theta.unsqueeze(-1) * X).squeeze(-1))
+    return RitzEdges(X, _length(torch.bmm(S, QG) - theta.unsqueeze(-1) * X).squeeze(-1))
 
 
 @cache
