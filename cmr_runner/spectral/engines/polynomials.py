@@ -5,7 +5,8 @@ With t_j = tr T_j(Ĝ) everything the penalty needs of the interior is
     s_k = t_k / n,    ∇ρ_moment = (2/(n d)) [ W p(Ĝ) + rank-2 terms at the edges ],    p = Σ_k 2 w_k s_k T_k'.
 
 Traces of products of polynomials are inner products, <T_i, T_j> = ½ (t_{i+j} + t_{|i−j|}), so polynomials up to degree
-q give traces up to 2q. Counting the Gram matrix, K takes ⌈K/2⌉ + 2 products of the matrix's size; K = 5 takes 4.
+q give traces up to 2q. Counting the Gram matrix, K takes ⌈K/2⌉ + 2 products of the matrix's size; K = 3 takes 3, K = 5
+takes 4.
 """
 
 from collections.abc import Callable
