@@ -128,23 +128,20 @@ class GradientPenalty(Regularizer):
 
     def _evaluate(self) -> _Evaluation:
         """The penalty of this process's layers, each group of the same shape as one batch, the groups side by side."""
-        # Spectra are taken in the weights' own precision, whatever autocast surrounds the caller.
-        device_type = next(self.model.parameters()).device.type
-        with torch.autocast(device_type=device_type, enabled=False):
-            with torch.enable_grad():  # a parametrised weight needs its graph for the pull-back
-                effective = {weight.name: weight.effective() for weight in self._weights}
-            # The largest first, so that the small ones fill what is left of the time.
-            largest_first = sorted(self._groups, key=lambda group: -size(self._groups[group]))
-            found = shared_workers().map([partial(self._evaluate_group, group, effective) for group in largest_first])
-            results = dict(zip(largest_first, found, strict=True))
-            out = _Evaluation(effective, {}, {}, torch.zeros((), device=device_type), 0)
-            for group, members in self._groups.items():
-                result = results[group]
-                names = [layer.name for layer in members]
-                out.gradients.update(zip(names, result.gradient, strict=True))
-                if result.kappa is not None:
-                    out.kappa.update(zip(names, result.kappa, strict=True))
-                out = out._replace(penalty=out.penalty + result.value.sum(), skipped=out.skipped + result.skipped)
+        with torch.enable_grad():  # a parametrised weight needs its graph for the pull-back
+            effective = {weight.name: weight.effective() for weight in self._weights}
+        # The largest first, so that the small ones fill what is left of the time.
+        largest_first = sorted(self._groups, key=lambda group: -size(self._groups[group]))
+        found = shared_workers().map([partial(self._evaluate_group, group, effective) for group in largest_first])
+        results = dict(zip(largest_first, found, strict=True))
+        out = _Evaluation(effective, {}, {}, torch.zeros((), device=next(self.model.parameters()).device), 0)
+        for group, members in self._groups.items():
+            result = results[group]
+            names = [layer.name for layer in members]
+            out.gradients.update(zip(names, result.gradient, strict=True))
+            if result.kappa is not None:
+                out.kappa.update(zip(names, result.kappa, strict=True))
+            out = out._replace(penalty=out.penalty + result.value.sum(), skipped=out.skipped + result.skipped)
         return out
 
     def _evaluate_group(self, group: str, effective: dict[str, Tensor]) -> BatchPenalty:

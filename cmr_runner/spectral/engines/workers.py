@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -28,7 +29,7 @@ class Task(Generic[T]):
 
     def run(self) -> None:
         try:
-            with one_thread(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+            with one_thread(), torch.no_grad(), without_autocast():
                 self._value = self._compute()
         except BaseException as error:  # it belongs to whoever asks for the result
             self._error = error
@@ -95,6 +96,21 @@ class Workers:
         with self._changed:
             task.done = True
             self._changed.notify_all()
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Spectra are taken in the weights' own precision, whatever surrounds the thread that happens to run the task."""
+    with ExitStack() as stack:
+        for device in _devices():
+            stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+@cache
+def _devices() -> tuple[str, ...]:
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return ("cpu",) if accelerator is None else ("cpu", accelerator.type)
 
 
 @contextmanager
