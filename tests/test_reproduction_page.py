@@ -10,8 +10,6 @@ from cmr_runner.commands.report import main as report
 ROOT = Path(__file__).parents[1]
 TIMES = r"(?: × 10[⁰¹²³⁴-⁹]+)?"
 QUOTED = re.compile(rf"\(?[\d.]+ ± [\d.]+\)?{TIMES}|[\d.]+{TIMES} to [\d.]+{TIMES}")
-    r"\(?[\d.]+ ± [\d.]+\)?(?: × 10[⁰¹²³⁴-⁹]+)?|[\d.]+(?: × 10[⁰¹²³⁴-⁹]+)? to [\d.]+(?: × 10[⁰¹²³⁴-⁹]+)?"
-)
 
 
 @pytest.fixture(scope="module")
