@@ -4,13 +4,14 @@
     python scripts/bench_step.py [--threads 2] [--rounds 15] [--width 256 --depth 15 --batch 64] [--slow]
 
 Vanilla: the same network, torch's default Adam, a plain loop. Everybody else takes its step the way cmr_runner does
-(fused Adam, gradients clipped at 5.0). One process, round-robin, the least of all rounds, so that a busy machine
-disturbs all alike. `--cpu` counts the process's CPU time instead of the wall clock: with `--threads 1` that is the
+(fused Adam, gradients clipped at 5.0). One process, round-robin, so that a busy machine disturbs all alike; the least
+and the median of all steps, three in a row a turn. `--cpu` counts the process's CPU time instead of the wall clock: with `--threads 1` that is the
 measure for a machine that others are using. `overlap`: the spectral work is begun before the forward, on another
 thread, and the network runs on one. `--slow` adds the rivals that take seconds a round.
 """
 
 import argparse
+import statistics
 import time
 from collections.abc import Callable
 
@@ -115,22 +116,22 @@ class Bench:
         return steps
 
 
-def least_times(steps: dict[str, Step], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
-    """Seconds of each step: the least over `rounds`, taken in turns. A slow contender warms up for fewer steps."""
+def times(steps: dict[str, Step], rounds: int, clock: Callable[[], float]) -> dict[str, list[float]]:
+    """Seconds of each step in all rounds, taken in turns. A slow contender warms up for fewer steps."""
     for step in steps.values():
         begun = time.perf_counter()
         for _ in range(WARM_UP):
             step()
             if time.perf_counter() - begun > 5:
                 break
-    least = dict.fromkeys(steps, float("inf"))
+    found: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
             for _ in range(3):  # the first refills the caches that the one before has emptied
                 begun = clock()
                 step()
-                least[name] = min(least[name], clock() - begun)
-    return least
+                found[name].append(clock() - begun)
+    return found
 
 
 def main() -> None:
@@ -150,13 +151,14 @@ def main() -> None:
     if arguments.only:
         words = ("vanilla", *arguments.only.split(","))
         steps = {name: step for name, step in steps.items() if any(word in name for word in words)}
-    least = least_times(steps, arguments.rounds, time.process_time if arguments.cpu else time.perf_counter)
-    vanilla = next(iter(least.values()))
+    found = times(steps, arguments.rounds, time.process_time if arguments.cpu else time.perf_counter)
+    vanilla = next(iter(found.values()))
     size = f"{arguments.depth} layers × {arguments.width}, batch {arguments.batch}"
     print(f"{size}, {arguments.threads} threads, κ = {arguments.kappa:g}")
-    print("| step | ms | × vanilla |\n|---|---|---|")
-    for name, seconds in least.items():
-        print(f"| {name} | {1e3 * seconds:.1f} | {seconds / vanilla:.2f} |")
+    print("| step | least, ms | × vanilla | median, ms | × vanilla |\n|---|---|---|---|---|")
+    for name, seconds in found.items():
+        columns = [f"{1e3 * of(seconds):.1f} | {of(seconds) / of(vanilla):.2f}" for of in (min, statistics.median)]
+        print(f"| {name} | {' | '.join(columns)} |")
 
 
 if __name__ == "__main__":
