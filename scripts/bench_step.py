@@ -5,9 +5,9 @@
 
 Vanilla: the same network, torch's default Adam, a plain loop. Everybody else takes its step the way cmr_runner does
 (fused Adam, gradients clipped at 5.0). One process, round-robin, so that a busy machine disturbs all alike; the least
-and the median of all steps, three in a row a turn. `--cpu` counts the process's CPU time instead of the wall clock: with `--threads 1` that is the
-measure for a machine that others are using. `overlap`: the spectral work is begun before the forward, on another
-thread, and the network runs on one. `--slow` adds the rivals that take seconds a round.
+and the median of all steps, three in a row a turn. `--cpu` counts the process's CPU time instead of the wall clock:
+with `--threads 1` that is the measure for a machine that others are using. `overlap`: the spectral work is begun
+before the forward, on another thread, and the network runs on one. `--slow` adds the rivals that take seconds a round.
 """
 
 import argparse
