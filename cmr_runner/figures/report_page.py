@@ -117,12 +117,14 @@ def _results(experiment: str, groups: Sequence[Group]) -> str:
 def _run_table(runs: Sequence[Run]) -> str:
     fields = [key for key in varying_fields(runs) if key != "seed"] + ["seed"]
     quantities = [q for q in RUN_QUANTITIES if any(q.column in run.metrics for run in runs)]
-    columns = ["run", *fields, "status", "last epoch", *(q.short or q.label for q in quantities)]
+    # What came of it before what it was: with many fields the right end is out of sight.
+    columns = ["run", "status", "last epoch", *(q.short or q.label for q in quantities), *fields]
     head = "".join(map(_sort_heading, columns))
     body = "".join(_run_row(i, run, fields, quantities) for i, run in enumerate(runs))
     tick = '<th scope="col"><span class="hidden">in charts</span></th>'
     table = f'<table id="runs"><thead><tr>{tick}{head}</tr></thead><tbody>{body}</tbody></table>'
-    filters = _column_filters(runs, [*fields, "status"])
+    places = {key: columns.index(key) + 1 for key in [*fields, "status"]}  # after the tick
+    filters = _column_filters(runs, places)
     return f'<div class="filters" id="column-filters">{filters}</div>{scrolled(table)}'
 
 
@@ -134,10 +136,11 @@ def _sort_heading(key: str) -> str:
 def _run_row(place: int, run: Run, fields: Sequence[str], quantities: Sequence[Any]) -> str:
     finals = [float(q.values(run.metrics)[-1]) if len(run.metrics) else math.nan for q in quantities]
     epochs = run.metrics["epoch"]
-    words = [value_text(run.fields[key]) if key in run.fields else "" for key in fields] + [run.ending]
-    cells = [_value_cell(run.name, run.name, "wide"), *(_value_cell(word, word) for word in words)]
-    cells.append(_value_cell(f"{epochs[-1]:g}" if len(epochs) else "", f"{epochs[-1]:g}" if len(epochs) else ""))
+    last = f"{epochs[-1]:g}" if len(epochs) else ""
+    cells = [_value_cell(run.name, run.name, "wide"), *(_value_cell(word, word) for word in (run.ending, last))]
     cells += [_value_cell(f"{x:.4g}" if math.isfinite(x) else "", repr(x)) for x in finals]
+    words = [value_text(run.fields[key]) if key in run.fields else "" for key in fields]
+    cells += [_value_cell(word, word) for word in words]
     title = f' title="{escape(run.error)}"' if run.error else ""
     tick = f'<td><input type="checkbox" checked data-run="{place}" aria-label="{escape(run.name)} in charts"></td>'
     return f'<tr class="{escape(run.ending.replace(" ", "-"))}"{title}>{tick}{"".join(cells)}</tr>'
@@ -148,16 +151,16 @@ def _value_cell(text: str, value: str, kind: str = "") -> str:
     return f'<td{attribute} data-value="{escape(value)}">{escape(text)}</td>'
 
 
-def _column_filters(runs: Sequence[Run], fields: Sequence[str]) -> str:
+def _column_filters(runs: Sequence[Run], places: dict[str, int]) -> str:
+    """A choice for each field; `places` says in which column of the table it stands."""
     selects = []
-    for column, key in enumerate(fields):
+    for key, column in places.items():
         values = [run.ending if key == "status" else value_text(run.fields.get(key, "")) for run in runs]
         distinct = sorted(set(values))
         if 1 < len(distinct) <= MOST_OPTIONS:
             options = "".join(f'<option value="{escape(v)}">{escape(v) or "(none)"}</option>' for v in distinct)
-            # Two columns, the tick and the name, come before the first field.
             selects.append(
-                f'<label>{escape(symbol(key))} <select data-column="{column + 2}" data-field="{escape(key)}">'
+                f'<label>{escape(symbol(key))} <select data-column="{column}" data-field="{escape(key)}">'
                 f'<option value="*">all</option>{options}</select></label>'
             )
     return "".join(selects)
