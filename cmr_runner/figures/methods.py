@@ -6,8 +6,18 @@ Colours are Okabe and Ito's, told apart by colour-blind readers; marker and dash
 from dataclasses import dataclass
 from itertools import chain, cycle
 
-LABELS = {"none": "vanilla", "l2": "L2", "spectral_norm": "SN", "cmr": "CMR", "spectral_norm_cmr": "SN + CMR"}
-PAPER_METHODS = tuple(LABELS)
+PAPER = {"none": "vanilla", "l2": "L2", "spectral_norm": "SN", "cmr": "CMR", "spectral_norm_cmr": "SN + CMR"}
+PAPER_METHODS = tuple(PAPER)
+LABELS = PAPER | {
+    "cmr_cond": "CMR, ρ_cond only",
+    "cmr_moment": "CMR, ρ_moment only",
+    "cmr_learned": "CMR, learned weights",
+    "spectral_penalty": "spectral penalty",
+    "soft_orthogonality": "soft orthogonality",
+    "srip": "SRIP",
+    "almost_isometry": "almost isometry",
+    "sigma_one": "σ_max to 1",
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ def method_label(method: str) -> str:
 
 def method_rank(method: str) -> tuple[int, str]:
     """Sorts the paper's methods first, in the paper's order."""
-    return (PAPER_METHODS.index(method) if method in LABELS else len(LABELS), method)
+    return (PAPER_METHODS.index(method) if method in PAPER else len(PAPER), method)
 
 
 def looks(methods: list[str]) -> list[Look]:
