@@ -52,7 +52,7 @@ def test_rule_selects_by_name_type_and_size() -> None:
 def test_rule_refuses_a_bare_string_and_a_senseless_size() -> None:
     with pytest.raises(ValueError, match=r"regularizer.layers.include must be a list"):
         LayerRule(include="head*")
-    with pytest.raises(ValueError, match=r"regularizer.layers.min_side must be >= 1, got 0"):
+    with pytest.raises(ValueError, match=r"regularizer.layers.min_side must be an integer >= 1, got 0"):
         LayerRule(min_side=0)
 
 
