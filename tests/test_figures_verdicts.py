@@ -69,26 +69,9 @@ def test_runs_that_behave_otherwise_are_not_reproductions(tmp_path):
     for seed in range(3):
         write_run(tmp_path, method="none", seed=seed, layers=1, target=(0.95, 2.0))
         write_run(tmp_path, method="cmr", seed=seed, layers=1, target=(0.30, 5e4))
-        write_run(
-            tmp_path,
-            "standard_baselines",
-            "none",
-            seed=seed,
-            init="glorot_uniform",
-            epochs=8,
-            layers=1,
-            target=(0.95, 600),
-        )
-        write_run(
-            tmp_path,
-            "standard_baselines",
-            "cmr",
-            seed=seed,
-            init="glorot_uniform",
-            epochs=8,
-            layers=1,
-            target=(0.6, 1e6),
-        )
+        for method, target in (("none", (0.95, 600)), ("cmr", (0.6, 1e6))):
+            options = {"seed": seed, "init": "glorot_uniform", "epochs": 8, "layers": 1, "target": target}
+            write_run(tmp_path, "standard_baselines", method, **options)
     first, second = rows_of(tmp_path)
     by_claim = {row.claim: row.verdict.kind for row in first.rows}
     assert by_claim["test accuracy (%), CMR"] == NOT_REPRODUCED

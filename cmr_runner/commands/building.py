@@ -4,7 +4,6 @@ import inspect
 import random
 import re
 from collections.abc import Callable
-from inspect import isclass
 from typing import Any
 
 import numpy as np
@@ -96,7 +95,9 @@ def _check_keys(group: str, node: DictConfig) -> None:
 def _parameters(target: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """What a target takes by name. A class that hands its **options on takes those of its parents too."""
     functions = (
-        [vars(cls)["__init__"] for cls in target.__mro__ if "__init__" in vars(cls)] if isclass(target) else [target]
+        [vars(cls)["__init__"] for cls in target.__mro__ if "__init__" in vars(cls)]
+        if inspect.isclass(target)
+        else [target]
     )
     found: dict[str, inspect.Parameter] = {}
     for function in functions:
