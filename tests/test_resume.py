@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from run_process import call, command, environment, kill, only_directory, record, results, start, untimed, when
+from run_process import call, command, environment, kill, only_directory, record, results, run, start, untimed, when
 
 WORDS = ("trainer.epochs=12",)
 
@@ -299,3 +299,13 @@ def test_a_run_that_another_experiment_completed_under_equal_conditions_is_copie
     assert call(root, *words).returncode == 0
     assert "copied_from" not in record(copy)["provenance"]
     assert results(copy) == results(source)
+
+
+def test_a_run_that_used_other_vector_instructions_is_not_copied(calm: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(calm.parents[2], root)
+    done = run(root, *WORDS, "experiment=kappa_stress", ATEN_CPU_CAPABILITY="default")
+    assert done.returncode == 0, done.stderr
+    made = record(root / "outputs" / "kappa_stress" / calm.name)["provenance"]
+    assert made["instructions"] == "DEFAULT" != record(calm)["provenance"]["instructions"]
+    assert "copied_from" not in made

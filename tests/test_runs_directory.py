@@ -118,7 +118,7 @@ def test_what_stood_aside_goes_once_the_new_run_is_complete(tmp_path: Path) -> N
 
 
 def test_a_change_of_version_threads_or_code_is_named() -> None:
-    now = provenance(seed=0, threads=1, device="cpu", command="cmr-run")
+    now = provenance(seed=0, threads=1, device="cpu", instructions="AVX2", command="cmr-run")
     assert differences(now, now) == []
     then = {**now, "versions": {**now["versions"], "torch": "1.0"}, "threads": 4, "code": "0123"}
     named = differences(then, now)

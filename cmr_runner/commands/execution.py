@@ -198,8 +198,15 @@ class _Execution:
         self.run.write_notes(self.job.notes)
 
     def _provenance(self, device: str) -> dict[str, Any]:
-        settings = self.job.settings
-        return provenance(seed=settings.seed, threads=settings.threads, device=device, command=self.job.command)
+        import torch
+
+        return provenance(
+            seed=self.job.settings.seed,
+            threads=self.job.settings.threads,
+            device=device,
+            instructions=torch.backends.cpu.get_cpu_capability(),
+            command=self.job.command,
+        )
 
     def _write(self, status: str, facts: dict[str, Any], error: dict[str, Any] | None = None) -> None:
         job, final = self.job, self.records.last_metrics()

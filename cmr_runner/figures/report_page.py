@@ -174,10 +174,10 @@ def _provenance(runs: Sequence[Run]) -> str:
         versions = record.get("versions")
         software = ", ".join(f"{k} {v}" for k, v in versions.items()) if isinstance(versions, dict) else ""
         sha = value_text(record.get("git_sha") or "unknown")[:12] + " (changed)" * bool(record.get("git_dirty"))
-        machine = [value_text(record.get(key) or "") for key in ("host", "cpu", "threads", "device")]
+        machine = [value_text(record.get(key) or "") for key in ("host", "cpu", "instructions", "threads", "device")]
         made.setdefault((sha, software, *machine), []).append(run)
     rows = [[str(len(of_one)), *key, _span(of_one), _commands(of_one)] for key, of_one in made.items()]
-    header = ["runs", "code", "versions", "host", "CPU", "threads", "device", "time", "for example"]
+    header = ["runs", "code", "versions", "host", "CPU", "instructions", "threads", "device", "time", "for example"]
     return html_table(header, rows)
 
 

@@ -31,12 +31,14 @@ def shell_command() -> str:
     return shlex.join([*words, *sys.argv[1:]])
 
 
-def provenance(*, seed: int, threads: int, device: str, command: str) -> dict[str, Any]:
+def provenance(*, seed: int, threads: int, device: str, instructions: str, command: str) -> dict[str, Any]:
+    """`instructions` is the vector set the kernels use: the last bits depend on it, and a CPU's name does not tell it."""
     return {
         **source_state(),
         "versions": package_versions(),
         "host": socket.gethostname(),
         "cpu": _cpu(),
+        "instructions": instructions,
         "cores": os.cpu_count(),
         "threads": threads,
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
@@ -105,7 +107,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
             changed.append(f"{package} was {old or 'absent'}, is {new or 'absent'}")
     if before.get("code") != after.get("code"):
         changed.append(f"cmr_runner's code was {_commit(before)}, is {_commit(after)}")
-    for key in ("threads", "processes", "device", "cpu"):
+    for key in ("threads", "processes", "device", "cpu", "instructions"):
         if before.get(key) != after.get(key):
             changed.append(f"{key} was {before.get(key)}, is {after.get(key)}")
     return changed

@@ -1,0 +1,101 @@
+"""Run committed runs again, from nothing, and compare what they write with what is committed.
+
+    python scripts/same_again.py                              the quickest run of each experiment in outputs/paper
+    python scripts/same_again.py outputs/paper/rivals/l2-*    these
+
+A run is named by its directory: its run.json says what to run. Prints a line a run, `equal` where metrics.csv (times
+aside), layers.csv and spectra.csv have every digit of the committed ones, else the first difference of each file that
+differs; exits with 1 if any does.
+"""
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA, TIME_COLUMNS
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMITTED = ROOT / "outputs" / "paper"
+
+
+def quickest_runs(committed: Path) -> list[Path]:
+    runs: dict[str, list[Path]] = {}
+    for path in committed.glob("*/*/run.json"):
+        runs.setdefault(path.parent.parent.name, []).append(path.parent)
+    return [min(runs[experiment], key=_seconds) for experiment in sorted(runs)]
+
+
+def _seconds(run: Path) -> float:
+    return sum(float(row["seconds"]) for row in _rows(run / METRICS))
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def words(record: Mapping[str, Any]) -> list[str]:
+    """The overrides of cmr-run that give the recorded configuration: every choice, then every value."""
+    choices = [f"{group}={choice}" for group, choice in record["choices"].items() if choice and "@" not in group]
+    values = [f"{key}={json.dumps(value)}" for key, value in _leaves(record["config"])]
+    return [*choices, *values, f"threads={record['provenance']['threads']}", "spectral_threads=1"]
+
+
+def _leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        elif not key.startswith("_"):
+            yield f"{prefix}{key}", value
+
+
+def run_again(run: Path, output: Path) -> Path:
+    """Run it under `output`, with the vector instructions it was made with; where the result is."""
+    record = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    # Runs from before run.json kept this were made on a machine that had AVX2 and no more.
+    instructions = record["provenance"].get("instructions", "AVX2")
+    environment = {"ATEN_CPU_CAPABILITY": instructions.lower(), "MKL_ENABLE_INSTRUCTIONS": instructions}
+    command = [sys.executable, "-m", "cmr_runner", *words(record), f"output_root={output}", "progress=none"]
+    subprocess.run(command, env=os.environ | environment, check=False, cwd=ROOT)  # what it wrote tells how it ended
+    return output / run.parent.name / run.name
+
+
+def differences(committed: Path, again: Path) -> list[str]:
+    return [found for name in (METRICS, LAYERS, SPECTRA) if (found := _difference(committed / name, again / name))]
+
+
+def _difference(committed: Path, again: Path) -> str:
+    if not again.exists():
+        return f"{committed.name} was not written"
+    before, after = _rows(committed), _rows(again)
+    if len(before) != len(after):
+        return f"{committed.name} has {len(after)} rows, not {len(before)}"
+    for old, new in zip(before, after, strict=True):
+        for key in old.keys() | new.keys():
+            if key not in TIME_COLUMNS and old.get(key) != new.get(key):
+                return f"{committed.name}, epoch {old['epoch']}: {key} is {new.get(key)}, not {old.get(key)}"
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
+    chosen = parser.parse_args().runs or quickest_runs(COMMITTED)
+    failed = 0
+    with tempfile.TemporaryDirectory() as output:
+        for number, run in enumerate(chosen):  # a root each, or one could be copied from another
+            found = differences(run, run_again(run.resolve(), Path(output) / str(number)))
+            failed += bool(found)
+            print(f"{'; '.join(found) or 'equal'}: {run.parent.name}/{run.name}", flush=True)
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
