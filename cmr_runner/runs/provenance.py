@@ -32,7 +32,7 @@ def shell_command() -> str:
 
 
 def provenance(*, seed: int, threads: int, device: str, instructions: str, command: str) -> dict[str, Any]:
-    """`instructions` is the vector set the kernels use: the last bits depend on it, and a CPU's name does not tell it."""
+    """`instructions` is the vector set of the kernels: digits depend on it, and a CPU's name does not tell it."""
     return {
         **source_state(),
         "versions": package_versions(),
