@@ -4,12 +4,14 @@ import csv
 import json
 import re
 from html.parser import HTMLParser
+from statistics import mean, median, stdev
 
 import pytest
 from synthetic_runs import write_kappa_stress, write_run
 from test_plot import odd_runs
 
 from cmr_runner.commands.report import main
+from cmr_runner.figures.numerals import number, plus_minus
 from cmr_runner.figures.report_page import script_json
 from cmr_runner.figures.text_table import aligned, markdown
 from cmr_runner.figures.verdicts import RULE
@@ -63,6 +65,31 @@ def test_summary_numbers_are_those_of_the_csv_files(tmp_path, capsys):
     assert (row["n"], row["seeds"], row["scale"]) == ("3", "0 1 2", "linear")
     printed = capsys.readouterr().out
     assert f"{100 * sum(finals) / 3:.2f} ±" in printed
+
+
+def test_the_markdown_tells_each_run_by_its_end_and_each_group_by_epoch(tmp_path, capsys):
+    folders = [write_run(tmp_path, seed=seed, layers=3, epochs=2) for seed in range(2)]
+    report(tmp_path)
+    medians, finals = [], []
+    for folder in folders:
+        with (folder / "layers.csv").open() as file:
+            medians.append(median(float(row["sigma_max"]) for row in csv.DictReader(file) if row["epoch"] == "1"))
+        with (folder / "metrics.csv").open() as file:
+            finals.append(100 * float(list(csv.DictReader(file))[-1]["test_accuracy"]))
+    summary = (tmp_path / "report" / "summary.md").read_text()
+    by_epoch, by_run = (_table(summary, heading) for heading in ("kappa_stress, by epoch", "kappa_stress, by run"))
+    assert [row["epoch"] for row in by_epoch] == ["0", "1", "2"]
+    assert by_epoch[1]["σ_max"] == plus_minus(mean(medians), stdev(medians))
+    assert [(row["seed"], row["accuracy %"]) for row in by_run] == [
+        (str(i), number(x, 4)) for i, x in enumerate(finals)
+    ]
+
+
+def _table(text, heading):
+    """The rows of the Markdown table below a heading."""
+    lines = text.partition(f"## {heading}\n\n")[2].partition("\n\n")[0].splitlines()
+    header, _, *rows = ([cell.strip() for cell in line.strip("|").split(" | ")] for line in lines)
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def test_the_rule_and_the_verdicts_are_on_the_page_and_in_the_markdown(tmp_path, capsys):

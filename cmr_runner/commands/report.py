@@ -24,7 +24,7 @@ def report(parser: OneLineParser, options: argparse.Namespace) -> int:
     from cmr_runner.figures.report import write_report
 
     print(write_report(runs, notes, [str(path) for path in options.paths], options.out), end="\n\n")
-    print(f"wrote {options.out / 'report.html'}, summary.csv, summary.md")
+    print(f"wrote {options.out / 'report.html'}, summary.csv, summary.md (also by epoch and by run)")
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
+from cmr_runner.figures.curves import MOST_LINES, curve_note, curve_row, draw_curves
 from cmr_runner.figures.grouping import Group, comparable_sets, settings
 from cmr_runner.figures.methods import GREY
 from cmr_runner.figures.quantities import CAP_ACTIVE, CLIP_ACTIVE, SPECTRAL_RATIO, Quantity
@@ -20,15 +20,12 @@ def activity_figures(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
             yield Omission(setting.title, len(groups), MOST_LINES)
         if not 0 < len(groups) <= MOST_LINES:
             continue
-        figure = new_figure(PAGE, PANEL_HEIGHT)
-        row = figure.subplots(1, len(PANELS))
+        figure, row = curve_row(groups, PANELS)
         for axes, quantity in zip(row, PANELS, strict=True):
-            draw_curves(axes, groups, quantity)
             if quantity is SPECTRAL_RATIO:
                 for cap in _caps(groups):
                     axes.axhline(cap, color=GREY, linestyle=":", linewidth=1.2)
             axes.set_ylim(0, max(1.04 * axes.get_ylim()[1], quantity.factor / 100))
-        legend_above(figure, row[0])
         note = f"{setting.title}. {curve_note(groups, *PANELS)} Dotted: the cap ρ_spec."
         finish(figure, note)
         yield Drawing(setting.experiment, stem_of("activity", setting.distinction), figure, note)

@@ -67,6 +67,13 @@ FIGURES = (
         "sweep_map:sweep_maps",
     ),
     Figure(
+        "scale",
+        "σ_min and σ_max of the median layer beside the accuracy: what grows first",
+        "layers.csv",
+        SINGLE_RUN,
+        "scale:scale_figures",
+    ),
+    Figure(
         "layers",
         "layer × epoch heat map of κ",
         "layers.csv",

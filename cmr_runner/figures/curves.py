@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from cmr_runner.figures.grouping import Group
 from cmr_runner.figures.quantities import Quantity
 from cmr_runner.figures.seed_curves import seed_matrix
 from cmr_runner.figures.statistics import bootstrap_band
-from cmr_runner.figures.style import epoch_axis, log_axis
+from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, epoch_axis, legend_above, log_axis, new_figure
 from cmr_runner.runs.table import Run
 
 MOST_LINES = 10
@@ -31,6 +32,16 @@ def draw_curves(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None
         axes.text(0.5, 0.5, f"{quantity.column}\nis not logged", transform=axes.transAxes, ha="center", va="center")
 
 
+def curve_row(groups: Sequence[Group], quantities: Sequence[Quantity]) -> tuple[Figure, list[Axes]]:
+    """A figure of one row, a panel a quantity, the legend above."""
+    figure = new_figure(PAGE, PANEL_HEIGHT)
+    row = list(figure.subplots(1, len(quantities), squeeze=False)[0])
+    for axes, quantity in zip(row, quantities, strict=True):
+        draw_curves(axes, groups, quantity)
+    legend_above(figure, row[0])
+    return figure, row
+
+
 def draw_group(axes: Axes, group: Group, quantity: Quantity) -> None:
     look = group.look
     style: dict[str, Any] = {"color": look.color, "linestyle": look.dash, "marker": look.marker}
@@ -48,7 +59,7 @@ def draw_group(axes: Axes, group: Group, quantity: Quantity) -> None:
 
 def draw_partial(axes: Axes, run: Run, quantity: Quantity, color: str, dash: str, label: str | None) -> None:
     """A run that is not complete: thin, as far as it goes, with a mark at its end."""
-    epochs, values = run.metrics["epoch"], quantity.values(run.metrics)
+    epochs, values = run.metrics["epoch"], quantity.values(run)
     axes.plot(epochs, values, color=color, linestyle=dash, linewidth=0.7, label=label)
     shown = np.flatnonzero(np.isfinite(values) & ((values > 0) | (not quantity.log)))
     if len(shown):

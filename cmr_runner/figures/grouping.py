@@ -57,7 +57,7 @@ class Group:
 
     def final(self, quantity: Quantity) -> list[float]:
         """The quantity after the last epoch of each complete run, where it is finite."""
-        finals = [float(quantity.values(run.metrics)[-1]) for run in self.complete]
+        finals = [float(quantity.values(run)[-1]) for run in self.complete]
         return [value for value in finals if abs(value) < float("inf")]
 
     def has(self, *columns: str) -> bool:

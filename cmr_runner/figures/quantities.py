@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cmr_runner.runs.table import Columns
+from cmr_runner.runs.table import Run
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,27 @@ class Quantity:
     short: str = ""  # for the head of a table
     over: str = ""  # divide by this column
 
-    def values(self, metrics: Columns) -> np.ndarray:
-        values = metrics[self.column] * self.factor
+    def values(self, run: Run) -> np.ndarray:
+        """The quantity at each epoch of the run's metrics.csv."""
+        values = run.metrics[self.column] * self.factor
         if not self.over:
             return values
-        below = metrics[self.over]
+        below = run.metrics[self.over]
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(below > 0, values / below, np.nan)
 
     @property
     def axis_label(self) -> str:
         return f"{self.label} (log)" if self.log else self.label
+
+
+class LayerMedian(Quantity):
+    """A column of layers.csv, its median over the layers."""
+
+    def values(self, run: Run) -> np.ndarray:
+        epochs, column = run.layers["epoch"], run.layers[self.column]
+        logged = ((epochs == epoch) & np.isfinite(column) for epoch in run.metrics["epoch"])
+        return np.array([np.median(column[rows]) * self.factor if rows.any() else np.nan for rows in logged])
 
 
 ACCURACY = Quantity("test_accuracy", "test accuracy (%)", factor=100.0, short="accuracy %")
@@ -41,6 +51,10 @@ KAPPA_GRAM_P90 = Quantity("kappa_gram_p90", "90th percentile κ(G)", log=True, s
 CAP_ACTIVE = Quantity("cap_active_fraction", "cap active (% of steps)", factor=100.0)
 CLIP_ACTIVE = Quantity("clip_active_fraction", "clipped (% of steps)", factor=100.0)
 SPECTRAL_RATIO = Quantity("grad_norm_spec", "spectral ÷ task norm", over="grad_norm_task")
+SIGMA_MAX = LayerMedian("sigma_max", "σ_max of the median layer", log=True, short="σ_max")
+SIGMA_MIN = LayerMedian("sigma_min", "σ_min of the median layer", log=True, short="σ_min")
+STABLE_RANK = LayerMedian("stable_rank", "stable rank of the median layer", short="stable rank")
+TRAIN_LOSS = Quantity("train_loss", "training loss", log=True, short="train loss")
 JACOBIAN = Quantity("jacobian_kappa", "κ(J)", log=True)
 JACOBIAN_BOUND = Quantity("jacobian_kappa_bound", "bound on κ(J)", log=True)
 
@@ -51,7 +65,7 @@ QUANTITIES = (
     MEAN_MOMENT,
     MAX_MOMENT,
     Quantity("test_loss", "test loss", log=True),
-    Quantity("train_loss", "training loss", log=True),
+    TRAIN_LOSS,
     Quantity("grad_norm_task", "task gradient norm", log=True),
     Quantity("grad_norm_spec", "spectral gradient norm", log=True),
     Quantity("kappa_median", "median κ(W)", log=True),
@@ -73,3 +87,5 @@ QUANTITIES = (
 
 # The figures of a summary table, in its order.
 SUMMARY = (ACCURACY, KAPPA, GRAD_NORM, MEAN_MOMENT, MAX_MOMENT, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90)
+# Those of a table by epoch: what a network does, beside the scale and the condition of its layers.
+BY_EPOCH = (TRAIN_LOSS, ACCURACY, GRAD_NORM, SIGMA_MIN, SIGMA_MAX, STABLE_RANK, KAPPA, KAPPA_GRAM_MEDIAN)

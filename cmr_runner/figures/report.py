@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from cmr_runner.figures.details import EPOCH_HEADER, RUN_HEADER, epoch_rows, run_rows, time_text
 from cmr_runner.figures.grouping import Group, experiments
 from cmr_runner.figures.report_page import page
 from cmr_runner.figures.reproduction import Comparison, reproduction
@@ -43,6 +44,15 @@ def summary_markdown(found: Sequence[tuple[str, Sequence[Group]]], comparisons: 
     parts += ["# Paper against measured", RULE]
     for one in comparisons:
         parts += [f"## {_heading(one)}", markdown(COMPARISON_HEADER, _rows(one))]
+    parts += [
+        "# Epoch by epoch",
+        "Mean ± standard deviation over seeds; σ_min, σ_max and stable rank are of the median layer.",
+    ]
+    for name, groups in found:
+        parts += [f"## {name}, by epoch", markdown(EPOCH_HEADER, epoch_rows(groups))]
+    parts += ["# Run by run", time_text(found)]
+    for name, groups in found:
+        parts += [f"## {name}, by run", markdown(RUN_HEADER, run_rows(groups))]
     return "\n\n".join(parts) + "\n"
 
 

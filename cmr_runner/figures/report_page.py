@@ -134,7 +134,7 @@ def _sort_heading(key: str) -> str:
 
 
 def _run_row(place: int, run: Run, fields: Sequence[str], quantities: Sequence[Any]) -> str:
-    finals = [float(q.values(run.metrics)[-1]) if len(run.metrics) else math.nan for q in quantities]
+    finals = [float(q.values(run)[-1]) if len(run.metrics) else math.nan for q in quantities]
     epochs = run.metrics["epoch"]
     last = f"{epochs[-1]:g}" if len(epochs) else ""
     cells = [_value_cell(run.name, run.name, "wide"), *(_value_cell(word, word) for word in (run.ending, last))]

@@ -95,7 +95,7 @@ def _run(run: Run, quantities: Sequence[Quantity]) -> dict[str, Any]:
         "complete": run.complete,
         "ending": run.ending,
         "epochs": rounded(run.metrics["epoch"]),
-        "curves": {q.column: rounded(q.values(run.metrics)) for q in quantities if q.column in run.metrics},
+        "curves": {q.column: rounded(q.values(run)) for q in quantities if q.column in run.metrics},
     }
 
 

@@ -147,7 +147,7 @@ def _slightly_over_row(vanilla: Group | None, cmr: Group | None) -> Row:
 
 
 def _paired_gains(vanilla: Group, cmr: Group) -> list[float]:
-    finals = [{run.seed: float(ACCURACY.values(run.metrics)[-1]) for run in group.complete} for group in (vanilla, cmr)]
+    finals = [{run.seed: float(ACCURACY.values(run)[-1]) for run in group.complete} for group in (vanilla, cmr)]
     return [finals[1][seed] - finals[0][seed] for seed in finals[0] if seed in finals[1]]
 
 
@@ -185,7 +185,5 @@ def _factor_row(claim: str, paper: str, factors: Sequence[float], holds: Holds) 
 
 def _late(quantity: Quantity, group: Group | None) -> list[np.ndarray]:
     """The quantity of each complete run from the epoch of the paper's rise on, where training goes beyond it."""
-    late = [
-        quantity.values(run.metrics)[run.metrics["epoch"] >= RISE_AFTER] for run in (group.complete if group else ())
-    ]
+    late = [quantity.values(run)[run.metrics["epoch"] >= RISE_AFTER] for run in (group.complete if group else ())]
     return [values for values in late if len(values) > 1 and np.isfinite(values).all() and (values > 0).all()]

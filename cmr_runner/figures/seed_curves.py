@@ -13,5 +13,5 @@ def seed_matrix(runs: Sequence[Run], quantity: Quantity) -> tuple[np.ndarray, np
     epochs = np.unique(np.concatenate([run.metrics["epoch"] for run in runs]))
     values = np.full((len(runs), len(epochs)), np.nan)
     for row, run in zip(values, runs, strict=True):
-        row[np.searchsorted(epochs, run.metrics["epoch"])] = quantity.values(run.metrics)
+        row[np.searchsorted(epochs, run.metrics["epoch"])] = quantity.values(run)
     return epochs, values

@@ -1,0 +1,56 @@
+"""What stands behind the summary: every group epoch by epoch, and every run by its end."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cmr_runner.figures.grouping import Group
+from cmr_runner.figures.numerals import number
+from cmr_runner.figures.quantities import BY_EPOCH, SUMMARY
+from cmr_runner.figures.seed_curves import seed_matrix
+from cmr_runner.figures.summary import Cell
+from cmr_runner.runs.table import Run, value_text
+
+EPOCH_HEADER = ("group", "epoch", *(quantity.short or quantity.label for quantity in BY_EPOCH))
+RUN_HEADER = ("group", "seed", "status", *(quantity.short or quantity.label for quantity in SUMMARY), "minutes")
+
+
+def epoch_rows(groups: Sequence[Group]) -> list[list[str]]:
+    """Mean ± standard deviation over the complete runs of each group, one row an epoch."""
+    rows = []
+    for group in groups:
+        if not group.complete:
+            continue
+        curves = [seed_matrix(group.complete, quantity) for quantity in BY_EPOCH]
+        for place, epoch in enumerate(curves[0][0]):
+            cells = [Cell(q, _finite(values[:, place])) for q, (_, values) in zip(BY_EPOCH, curves, strict=True)]
+            rows.append([group.label, f"{epoch:g}", *(cell.text for cell in cells)])
+    return rows
+
+
+def run_rows(groups: Sequence[Group]) -> list[list[str]]:
+    """The last logged values of each run, complete or not."""
+    rows = []
+    for group in groups:
+        for run in group.runs:
+            ends = [Cell(quantity, _finite(quantity.values(run)[-1:])).text for quantity in SUMMARY]
+            rows.append([group.label, value_text(run.seed), run.ending, *ends, number(seconds(run) / 60)])
+    return rows
+
+
+def seconds(run: Run) -> float:
+    """What the run's epochs took."""
+    return float(np.nansum(run.metrics["seconds"]))
+
+
+def time_text(experiments: Sequence[tuple[str, Sequence[Group]]]) -> str:
+    """How long all runs took together. A run copied from another experiment took no time of its own."""
+    runs = [run for _, groups in experiments for group in groups for run in group.runs]
+    own = [run for run in runs if "copied_from" not in run.provenance]
+    hours = sum(map(seconds, own)) / 3600
+    copied = f", {len(runs) - len(own)} of them copied between experiments" if len(own) < len(runs) else ""
+    return f"{len(runs)} runs{copied}; their epochs took {number(hours)} hours in all."
+
+
+def _finite(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(float(value) for value in values if np.isfinite(value))
