@@ -32,6 +32,10 @@ EXPERIMENTS = {
             "seed": set(SEEDS_2),
         },
     ),
+    "ablation_batch": (
+        2 * 2 * 2,
+        {"regularizer": {"none", "cmr"}, "trainer.batch_size": {"64", "128"}, "seed": set(SEEDS_2)},
+    ),
     "ablation_epsilon": (4 * 2, {"seed": set(SEEDS_2)}),
     "sweep_lambda_rho": (4 * 3, {"regularizer.lam": {"0.005", "0.01", "0.02", "0.05"}, "seed": {"0"}}),
     "controls": (3 * 3 * 2, {"init": {"kappa_stress", "orthogonal", "rescaled"}, "seed": set(SEEDS_2)}),
