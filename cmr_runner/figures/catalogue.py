@@ -68,7 +68,7 @@ FIGURES = (
     ),
     Figure(
         "scale",
-        "σ_min and σ_max of the median layer beside the accuracy: what grows first",
+        "median σ_min and σ_max over layers beside the accuracy: what grows first",
         "layers.csv",
         SINGLE_RUN,
         "scale:scale_figures",

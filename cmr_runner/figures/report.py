@@ -46,7 +46,7 @@ def summary_markdown(found: Sequence[tuple[str, Sequence[Group]]], comparisons: 
         parts += [f"## {_heading(one)}", markdown(COMPARISON_HEADER, _rows(one))]
     parts += [
         "# Epoch by epoch",
-        "Mean ± standard deviation over seeds; σ_min, σ_max and stable rank are of the median layer.",
+        "Mean ± standard deviation over seeds; σ_min, σ_max and stable rank are medians over layers.",
     ]
     for name, groups in found:
         parts += [f"## {name}, by epoch", markdown(EPOCH_HEADER, epoch_rows(groups))]

@@ -19,6 +19,6 @@ def scale_figures(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
             yield Omission(setting.title, len(groups), MOST_LINES)
         elif groups:
             figure, _ = curve_row(groups, PANELS)
-            note = f"{setting.title}. {curve_note(groups, *PANELS)}"
+            note = f"{setting.title}. Medians are over layers. {curve_note(groups, *PANELS)}"
             finish(figure, note)
             yield Drawing(setting.experiment, stem_of("scale", setting.distinction), figure, note)
