@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from cmr_runner.figures.text_table import aligned
 from cmr_runner.runs.records import METRICS, Records
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Progress:
         if self.mode == "none":
             return
         if not self.prefix:
-            say("\n" + "\n".join(epoch_table(records)))
+            say("\n" + epoch_table(records))
         self._say(f"files: {job.directory}")
 
     def _say(self, text: str) -> None:
@@ -150,22 +151,11 @@ def plan_lines(plan: list[Any]) -> list[str]:
     return lines
 
 
-def epoch_table(records: Records) -> list[str]:
-    """metrics.csv in short, as lines of aligned text."""
+def epoch_table(records: Records) -> str:
+    """metrics.csv in short, as aligned text."""
     rows = [[_cell(name, row.get(name, "")) for name in TABLE_COLUMNS] for row in records.rows(METRICS)]
-    return aligned([list(TABLE_COLUMNS.values()), *rows])
-
-
-def aligned(rows: list[list[str]], *, left: frozenset[int] = frozenset()) -> list[str]:
-    """Rows of cells as text, each column as wide as its widest cell; `left` are the columns of words."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column in left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    heads = list(TABLE_COLUMNS.values())
+    return aligned(heads, rows, right=heads)
 
 
 def _cell(name: str, cell: str) -> str:

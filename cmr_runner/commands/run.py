@@ -22,7 +22,7 @@ from cmr_runner.commands.execution import FULL, Job, execute, failure_text
 from cmr_runner.commands.progress import Progress, say
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.commands.stopping import STOP
-from cmr_runner.commands.sweep import Journal, StopCheck, report_lines, sweep_exit_code
+from cmr_runner.commands.sweep import Journal, StopCheck, report_text, sweep_exit_code
 from cmr_runner.commands.together import execute_together, processes
 from cmr_runner.runs.identity import deciding_config
 from cmr_runner.runs.outcome import Outcome
@@ -187,7 +187,7 @@ def _conclude(trouble: int) -> int:
     journal = Journal.current()
     if journal is not None:
         outcomes = journal.outcomes()
-        print("\n" + "\n".join(report_lines(outcomes)), flush=True)
+        print("\n" + report_text(outcomes), flush=True)
         journal.close()
         code = trouble or sweep_exit_code(outcomes)
         stopped = any(outcome.kind in ("interrupted", "not started") for outcome in outcomes.values())

@@ -19,9 +19,9 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from cmr_runner.commands.progress import aligned
 from cmr_runner.commands.settings import parallel_jobs
 from cmr_runner.commands.stopping import STOP
+from cmr_runner.figures.text_table import aligned
 from cmr_runner.runs.atomic import replace_file
 from cmr_runner.runs.outcome import FAILURE, Outcome
 
@@ -148,15 +148,16 @@ def _tame(config: DictConfig) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 
-def report_lines(outcomes: dict[int, Outcome]) -> list[str]:
+def report_text(outcomes: dict[int, Outcome]) -> str:
     """The end-of-sweep table: a line a job, then the counts."""
-    rows = [["job", "outcome", "seconds", "run", "reason"]]
+    rows = []
     for number, outcome in sorted(outcomes.items()):
         name = Path(outcome.directory).name
         rows.append([str(number), _word(outcome), f"{outcome.seconds:.1f}", name, outcome.reason])
     counts = Counter(_word(outcome) for outcome in outcomes.values())
     summary = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-    return [*aligned(rows, left=frozenset({1, 3, 4})), f"{len(outcomes)} jobs: {summary or 'none started'}"]
+    table = aligned(["job", "outcome", "seconds", "run", "reason"], rows, right={"job", "seconds"})
+    return f"{table}\n{len(outcomes)} jobs: {summary or 'none started'}"
 
 
 def _word(outcome: Outcome) -> str:

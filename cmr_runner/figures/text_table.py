@@ -1,14 +1,15 @@
 """Rows as aligned text for a terminal, and as Markdown."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns padded to their widest cell, two spaces apart; numbers are the caller's text."""
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> str:
+    """Columns padded to their widest cell, two spaces apart; those whose heads are in `right` stand to the right."""
     widths = [max(map(_width, column)) for column in zip(header, *rows, strict=True)]
     lines = [header, ["─" * width for width in widths], *rows]
-    return "\n".join("  ".join(_padded(c, w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+    sides = [head in right for head in header]
+    return "\n".join("  ".join(map(_padded, line, widths, sides)).rstrip() for line in lines)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -16,8 +17,9 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(map(_escaped, line)) + " |" for line in lines)
 
 
-def _padded(cell: str, width: int) -> str:
-    return cell + " " * (width - _width(cell))
+def _padded(cell: str, width: int, right: bool) -> str:
+    space = " " * (width - _width(cell))
+    return space + cell if right else cell + space
 
 
 def _width(text: str) -> int:
