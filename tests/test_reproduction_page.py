@@ -9,7 +9,8 @@ from cmr_runner.commands.report import main as report
 
 ROOT = Path(__file__).parents[1]
 TIMES = r"(?: × 10[⁰¹²³⁴-⁹]+)?"
-QUOTED = re.compile(rf"\(?[\d.]+ ± [\d.]+\)?{TIMES}|[\d.]+{TIMES} to [\d.]+{TIMES}")
+# A mean with its deviation, an interval, or the accuracy of one run.
+QUOTED = re.compile(rf"\(?[\d.]+ ± [\d.]+\)?{TIMES}|[\d.]+{TIMES} to [\d.]+{TIMES}|\b\d\d\.\d\d\b")
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
-def test_every_mean_and_interval_in_a_table_is_printed_by_cmr_report(page: str, printed: str) -> None:
+def test_every_mean_interval_and_accuracy_in_a_table_is_printed_by_cmr_report(page: str, printed: str) -> None:
     rows = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("|")]
     quoted = [found for row in rows for found in QUOTED.findall(row)]
     assert quoted
