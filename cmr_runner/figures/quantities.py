@@ -48,7 +48,7 @@ MAX_MOMENT = Quantity("max_abs_moment", "max |s_k|, k ≥ 3, over layers", short
 MEAN_MOMENT = Quantity("mean_abs_moment", "mean over layers of max |s_k|", short="mean |s|")
 KAPPA_GRAM_MEDIAN = Quantity("kappa_gram_median", "median κ(G)", log=True)
 KAPPA_GRAM_P90 = Quantity("kappa_gram_p90", "90th percentile κ(G)", log=True, short="P90 κ(G)")
-CAP_ACTIVE = Quantity("cap_active_fraction", "cap active (% of steps)", factor=100.0)
+CAP_ACTIVE = Quantity("cap_active_fraction", "cap active (% of steps)", factor=100.0, short="cap %")
 CLIP_ACTIVE = Quantity("clip_active_fraction", "clipped (% of steps)", factor=100.0)
 SPECTRAL_RATIO = Quantity("grad_norm_spec", "spectral ÷ task norm", over="grad_norm_task")
 SIGMA_MAX = LayerMedian("sigma_max", "median σ_max", log=True, short="σ_max")
@@ -88,4 +88,4 @@ QUANTITIES = (
 # The figures of a summary table, in its order.
 SUMMARY = (ACCURACY, KAPPA, GRAD_NORM, MEAN_MOMENT, MAX_MOMENT, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90)
 # Those of a table by epoch: what a network does, beside the scale and the condition of its layers.
-BY_EPOCH = (TRAIN_LOSS, ACCURACY, GRAD_NORM, SIGMA_MIN, SIGMA_MAX, STABLE_RANK, KAPPA, KAPPA_GRAM_MEDIAN)
+BY_EPOCH = (TRAIN_LOSS, ACCURACY, GRAD_NORM, SIGMA_MIN, SIGMA_MAX, STABLE_RANK, KAPPA, KAPPA_GRAM_MEDIAN, CAP_ACTIVE)
