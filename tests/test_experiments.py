@@ -41,6 +41,7 @@ EXPERIMENTS = {
     "controls": (3 * 3 * 2, {"init": {"kappa_stress", "orthogonal", "rescaled"}, "seed": set(SEEDS_2)}),
     "rivals": (14 * 2, {"seed": set(SEEDS_2)}),
     "engines": (3 * 3, {"regularizer.engine": {"exact", "auto", "stochastic"}, "seed": set(SEEDS_3)}),
+    "diagnostics": (2, {"regularizer": {"none", "cmr"}, "seed": {"0"}}),
     "prescribed_kappa": (2 * 3, {"regularizer": {"none", "cmr"}, "seed": set(SEEDS_3)}),
 }
 

@@ -105,7 +105,7 @@ FIGURES = (
         "diagnostics",
         "κ of the Jacobian and layer gradients beside the bounds of Section 4",
         "jacobian_kappa in metrics.csv",
-        "cmr-run trainer.diagnostics=true",
+        "cmr-run -m experiment=diagnostics",
         "diagnostics:diagnostic_figures",
     ),
 )
