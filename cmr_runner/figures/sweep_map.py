@@ -9,7 +9,7 @@ from cmr_runner.figures.grouping import Group, group_runs, natural, symbol
 from cmr_runner.figures.heatmap import color_scale, draw_matrix, write_cells
 from cmr_runner.figures.quantities import ACCURACY, KAPPA
 from cmr_runner.figures.statistics import centre
-from cmr_runner.figures.style import PAGE, Drawing, finish, new_figure, stem_of
+from cmr_runner.figures.style import PAGE, Drawing, finish, log_axis, new_figure, stem_of
 from cmr_runner.runs.table import Run, value_text
 
 ROW, COLUMN = "regularizer.lam", "regularizer.rho_spec"
@@ -46,7 +46,9 @@ def sweep_map(groups: Sequence[Group], distinction: str) -> Drawing:
         axes.set_xlabel(symbol(COLUMN))
         axes.set_ylabel(symbol(ROW))
         axes.set_title(f"final {quantity.axis_label}", loc="left")
-        figure.colorbar(image, ax=axes, shrink=0.9)
+        bar = figure.colorbar(image, ax=axes, shrink=0.9)
+        if quantity.log:
+            log_axis(bar.ax)
         if PAPER_CELL[0] in rows and PAPER_CELL[1] in columns:
             corner = columns.index(PAPER_CELL[1]) - 0.5, rows.index(PAPER_CELL[0]) - 0.5
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="#D55E00", linewidth=2))
@@ -57,8 +59,9 @@ def sweep_map(groups: Sequence[Group], distinction: str) -> Drawing:
 
 def _note(groups: Sequence[Group]) -> str:
     counts = sorted({group.n for group in groups})
-    seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    note = f"{groups[0].experiment}. Mean of {seeds} seed(s) a cell, geometric for κ. Frame: the paper's λ and ρ_spec."
+    span = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    cells = "One seed a cell" if counts == [1] else f"A cell is the mean of {span} seeds, geometric for κ"
+    note = f"{groups[0].experiment}. {cells}. Frame: the paper's λ and ρ_spec."
     return f"{note} Grey: no complete run." if counts[0] == 0 else note
 
 
