@@ -11,8 +11,8 @@ from cmr_runner.figures.seed_curves import seed_matrix
 from cmr_runner.figures.summary import Cell
 from cmr_runner.runs.table import Run, value_text
 
-EPOCH_HEADER = ("group", "epoch", *(quantity.short or quantity.label for quantity in BY_EPOCH))
-RUN_HEADER = ("group", "seed", "status", *(quantity.short or quantity.label for quantity in SUMMARY), "minutes")
+EPOCH_HEADER = ("group", "epoch", *(quantity.heading for quantity in BY_EPOCH))
+RUN_HEADER = ("group", "seed", "status", *(quantity.heading for quantity in SUMMARY), "minutes")
 
 
 def epoch_rows(groups: Sequence[Group]) -> list[list[str]]:

@@ -28,6 +28,10 @@ class Quantity:
             return np.where(below > 0, values / below, np.nan)
 
     @property
+    def heading(self) -> str:
+        return self.short or self.label
+
+    @property
     def axis_label(self) -> str:
         return f"{self.label} (log)" if self.log else self.label
 

@@ -118,7 +118,7 @@ def _run_table(runs: Sequence[Run]) -> str:
     fields = [key for key in varying_fields(runs) if key != "seed"] + ["seed"]
     quantities = [q for q in RUN_QUANTITIES if any(q.column in run.metrics for run in runs)]
     # What came of it before what it was: with many fields the right end is out of sight.
-    columns = ["run", "status", "last epoch", *(q.short or q.label for q in quantities), *fields]
+    columns = ["run", "status", "last epoch", *(q.heading for q in quantities), *fields]
     head = "".join(map(_sort_heading, columns))
     body = "".join(_run_row(i, run, fields, quantities) for i, run in enumerate(runs))
     tick = '<th scope="col"><span class="hidden">in charts</span></th>'

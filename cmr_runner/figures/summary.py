@@ -42,7 +42,7 @@ CSV_HEADER = (
     *("experiment", "group", "method", "n", "not_complete", "seeds"),
     *("quantity", "mean", "std", "scale", "centre", "ci95_low", "ci95_high"),
 )
-HEADER = ("group", "n", *(quantity.short or quantity.label for quantity in SUMMARY))
+HEADER = ("group", "n", *(quantity.heading for quantity in SUMMARY))
 
 
 def summary_rows(groups: Sequence[Group]) -> list[list[str]]:
