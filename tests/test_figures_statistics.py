@@ -52,8 +52,10 @@ def test_bootstrap_band_covers_the_mean_about_as_often_as_it_says():
     assert 0.90 < ((low < 0) & (high > 0)).mean() < 0.98
 
 
-def test_a_point_where_a_seed_is_not_finite_has_no_mean():
-    middle, low, high = bootstrap_band(np.array([[1.0, 2.0], [1.0, np.nan]]), log=True)
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_a_point_where_a_seed_is_not_finite_has_no_mean(odd):
+    middle, low, high = bootstrap_band(np.array([[1.0, 2.0], [1.0, odd]]), log=True)
     assert np.isfinite([middle[0], low[0], high[0]]).all()
     assert np.isnan([middle[1], low[1], high[1]]).all()
 

@@ -53,6 +53,7 @@ def bootstrap_band(values: np.ndarray, log: bool) -> tuple[np.ndarray, np.ndarra
     A point where any seed is not finite has no centre: leaving that seed out there would draw a different group.
     """
     scaled = _to_scale(values, log)
+    scaled = np.where(np.isfinite(scaled), scaled, np.nan)  # an infinite κ(J) would be subtracted from itself
     resampled = _weights(len(scaled)) @ scaled  # (resamples, points)
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
     return tuple(_from_scale(x, log) for x in (scaled.mean(axis=0), low, high))  # type: ignore[return-value]
