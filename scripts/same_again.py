@@ -15,10 +15,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cmr_runner.runs.identity import leaves
 from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA, TIME_COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,22 +45,14 @@ def _rows(path: Path) -> list[dict[str, str]]:
 def words(record: Mapping[str, Any]) -> list[str]:
     """The overrides of cmr-run that give the recorded configuration: every choice, then every value."""
     choices = [f"{group}={choice}" for group, choice in record["choices"].items() if choice and "@" not in group]
-    values = [f"{key}={json.dumps(value)}" for key, value in _leaves(record["config"])]
+    values = [f"{key}={json.dumps(value)}" for key, value in leaves(record["config"]) if "._" not in key]
     return [*choices, *values, f"threads={record['provenance']['threads']}", "spectral_threads=1"]
-
-
-def _leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        elif not key.startswith("_"):
-            yield f"{prefix}{key}", value
 
 
 def run_again(run: Path, output: Path) -> Path:
     """Run it under `output`, with the vector instructions it was made with; where the result is."""
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    # Runs from before run.json kept this were made on a machine that had AVX2 and no more.
+    # Runs from before run.json kept this were made with AVX2.
     instructions = record["provenance"].get("instructions", "AVX2")
     environment = {"ATEN_CPU_CAPABILITY": instructions.lower(), "MKL_ENABLE_INSTRUCTIONS": instructions}
     command = [sys.executable, "-m", "cmr_runner", *words(record), f"output_root={output}", "progress=none"]
@@ -78,7 +71,7 @@ def _difference(committed: Path, again: Path) -> str:
     if len(before) != len(after):
         return f"{committed.name} has {len(after)} rows, not {len(before)}"
     for old, new in zip(before, after, strict=True):
-        for key in old.keys() | new.keys():
+        for key in old | new:
             if key not in TIME_COLUMNS and old.get(key) != new.get(key):
                 return f"{committed.name}, epoch {old['epoch']}: {key} is {new.get(key)}, not {old.get(key)}"
     return ""
@@ -88,6 +81,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
     chosen = parser.parse_args().runs or quickest_runs(COMMITTED)
+    for run in chosen:
+        if not (run / "run.json").exists():
+            parser.error(f"{run} is no run directory: it has no run.json")
     failed = 0
     with tempfile.TemporaryDirectory() as output:
         for number, run in enumerate(chosen):  # a root each, or one could be copied from another

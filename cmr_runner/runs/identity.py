@@ -101,8 +101,8 @@ def readable_name(
     for group, choice in sorted(choices.items()):
         if group not in NAMED_CHOICES and group != "experiment" and choice != default_choices.get(group):
             parts.append(str(choice))
-    default_leaves = dict(_leaves(deciding_config(default_config)))
-    for path, value in _leaves(deciding_config(config)):
+    default_leaves = dict(leaves(deciding_config(default_config)))
+    for path, value in leaves(deciding_config(config)):
         key = path.rsplit(".", 1)[-1]
         if key.startswith("_") or path == "seed":
             continue
@@ -113,10 +113,11 @@ def readable_name(
     return f"{body}-{_safe(seed)}" if body else _safe(seed)
 
 
-def _leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a nested configuration by dotted key."""
     for key, value in node.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
