@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -26,6 +27,7 @@ TINY = (
     "model.width=8",
     "trainer.batch_size=16",
 )
+FROZEN = Path(__file__).with_name("frozen.py")
 PATIENCE = 120.0  # seconds until a process that should have ended, or acted, is given up
 
 
@@ -37,14 +39,36 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", **extra}
 
 
-def start(cwd: Path, *words: str, **extra: str) -> subprocess.Popen[str]:
+def start(cwd: Path, *words: str) -> subprocess.Popen[str]:
+    return _process(command(*words), cwd)
+
+
+class Instant(NamedTuple):
+    """Just before the `time`-th rename that puts `file` in place, or `calls` Python calls after it."""
+
+    file: str
+    time: int = 1
+    calls: int = 0
+
+
+def frozen(cwd: Path, instant: Instant, *words: str) -> subprocess.Popen[str]:
+    """cmr-run, alive and standing still at `instant`."""
+    process = _process([sys.executable, str(FROZEN), *map(str, instant), *TINY, *words], cwd)
+    stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+    at_instant = when(process, lambda: os.waitid(os.P_PID, process.pid, stopped) is not None)
+    assert at_instant, (f"ended before {instant}", process.communicate())
+    return process
+
+
+def thaw(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Let a frozen process go on to its end: what it said."""
+    process.send_signal(signal.SIGCONT)
+    return process.communicate(timeout=PATIENCE)
+
+
+def _process(words: list[str], cwd: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command(*words),
-        cwd=cwd,
-        env=environment(**extra),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        words, cwd=cwd, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 

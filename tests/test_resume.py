@@ -9,24 +9,29 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from run_process import call, command, environment, kill, only_directory, record, results, run, start, untimed, when
+from run_process import (
+    Instant,
+    call,
+    command,
+    environment,
+    frozen,
+    kill,
+    only_directory,
+    record,
+    results,
+    run,
+    thaw,
+    untimed,
+)
 
 WORDS = ("trainer.epochs=12",)
 
 
-def rows(directory: Path) -> int:
-    try:
-        return (directory / "metrics.csv").read_text().count("\n") - 1
-    except FileNotFoundError:
-        return 0
-
-
-def interrupted(root: Path, directory: Path, number: int = signal.SIGTERM) -> tuple[int, str, str]:
-    """Start WORDS in `root`, signal it once three epochs are done, and give what it said."""
-    process = start(root, *WORDS)
-    assert when(process, lambda: rows(directory) >= 3, pause=0.001), process.communicate()
+def interrupted(root: Path, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+    """Start WORDS in `root`, signal it within its third epoch, and give what it said."""
+    process = frozen(root, Instant("metrics.csv", 3, calls=1000), *WORDS)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = thaw(process)
     return process.returncode, out, err
 
 
@@ -39,10 +44,10 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stopped(calm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a run of WORDS that was interrupted."""
     root = tmp_path_factory.mktemp("stopped")
-    code, out, err = interrupted(root, root / "outputs" / "single" / calm.name)
+    code, out, err = interrupted(root)
     assert code == 128 + signal.SIGTERM, (out, err)
     return root
 
@@ -70,7 +75,7 @@ def test_a_signal_ends_the_run_at_the_next_step_with_the_command_to_go_on(
     number: signal.Signals, calm: Path, tmp_path: Path
 ) -> None:
     directory = tmp_path / "outputs" / "single" / calm.name
-    code, out, _ = interrupted(tmp_path, directory, number)
+    code, out, _ = interrupted(tmp_path, number)
     assert code == 128 + number
     assert out.splitlines()[-1].startswith("interrupted; go on with: python -m cmr_runner ")
     assert WORDS[0] in out.splitlines()[-1]
@@ -183,9 +188,7 @@ def test_another_configurations_directory_is_never_written(root: Path) -> None:
 @pytest.mark.slow
 def test_a_second_process_says_who_holds_the_run_and_a_killed_holder_leaves_no_lock(calm: Path, tmp_path: Path) -> None:
     directory = tmp_path / "outputs" / "single" / calm.name
-    first = start(tmp_path, *WORDS)
-    assert when(first, lambda: rows(directory) >= 1, pause=0.001)
-    first.send_signal(signal.SIGSTOP)  # alive and holding, for as long as the second needs
+    first = frozen(tmp_path, Instant("metrics.csv", 2), *WORDS)  # alive and holding, for as long as the second needs
     second = call(tmp_path, *WORDS)
     assert second.returncode == 3
     assert f"process {first.pid} " in second.stderr
@@ -211,9 +214,7 @@ def test_a_killed_forced_run_keeps_the_old_result_until_the_new_one_is_complete(
     directory = tmp_path / "outputs" / "single" / calm.name
     shutil.copytree(calm, directory)
     old = directory.with_name(f"{directory.name}.old")
-    process = start(tmp_path, *WORDS, "force=true")
-    assert when(process, lambda: old.exists() and rows(directory) >= 2, pause=0.001)
-    kill(process)
+    kill(frozen(tmp_path, Instant("metrics.csv", 3), *WORDS, "force=true"))
     assert results(old) == results(calm)
     done = call(tmp_path, *WORDS)
     assert done.returncode == 0
@@ -252,14 +253,12 @@ def test_no_room_is_one_line_and_leaves_whole_files(calm: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_directory_that_disappears_is_an_error_and_is_not_made_again(calm: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("calls", [0, 1000], ids=["within a write", "between two"])
+def test_a_directory_that_disappears_is_an_error_and_is_not_made_again(calls: int, calm: Path, tmp_path: Path) -> None:
     directory = tmp_path / "outputs" / "single" / calm.name
-    process = start(tmp_path, *WORDS)
-    assert when(process, lambda: rows(directory) >= 1, pause=0.001)
-    process.send_signal(signal.SIGSTOP)
+    process = frozen(tmp_path, Instant("spectra.csv", 2, calls), *WORDS)
     shutil.rmtree(directory)
-    process.send_signal(signal.SIGCONT)
-    _, err = process.communicate(timeout=60)
+    _, err = thaw(process)
     assert process.returncode == 1
     assert "disappeared" in err.splitlines()[-1]
     assert not directory.exists()

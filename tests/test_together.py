@@ -7,10 +7,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from run_process import FROZEN, Instant, when
 
 pytestmark = pytest.mark.slow
 
@@ -23,13 +23,12 @@ WORDS = (
 )
 
 
-def launch(root: Path, *words: str, processes: int = 2) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "cmr_runner"]
-    if processes > 1:
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--standalone"]
-        command += ["-m", "cmr_runner"]
+def launch(root: Path, *words: str, processes: int = 2, freeze: Instant | None = None) -> subprocess.Popen[str]:
+    """One run in `root`; with `freeze` its first process, which writes the files, stands still at that instant."""
+    torchrun = ["-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--standalone"]
+    program = [str(FROZEN), *map(str, freeze)] if freeze else ["-m", "cmr_runner"]
     return subprocess.Popen(
-        [*command, *WORDS, *words, f"output_root={root}"],
+        [sys.executable, *(torchrun if processes > 1 else ()), *program, *WORDS, *words, f"output_root={root}"],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -66,13 +65,9 @@ def test_two_processes_equal_one_on_the_same_global_batch(tmp_path: Path, regula
 def test_a_killed_run_of_two_processes_goes_on_bit_for_bit(tmp_path: Path) -> None:
     words = ("trainer.epochs=6",)
     finished(launch(tmp_path / "whole", *words))
-    process = launch(tmp_path / "killed", *words)
-    deadline = time.monotonic() + 120
-    while not any(
-        len(path.read_text().splitlines()) > 2 for path in (tmp_path / "killed").glob("single/*/metrics.csv")
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    process = launch(tmp_path / "killed", *words, freeze=Instant("metrics.csv", 3))
+    written = tmp_path / "killed"
+    assert when(process, lambda: bool(list(written.glob("single/*/metrics.csv"))) and len(rows(written)) == 2)
     workers = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
     for pid in [process.pid, *map(int, workers.split())]:  # torchrun's workers lead sessions of their own
         os.kill(pid, signal.SIGKILL)
