@@ -23,7 +23,7 @@ from cmr_runner.commands.progress import Progress, say
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.commands.stopping import STOP
 from cmr_runner.commands.sweep import Journal, StopCheck, report_text, sweep_exit_code
-from cmr_runner.commands.together import execute_together, processes
+from cmr_runner.commands.together import end_process, execute_together, processes
 from cmr_runner.runs.identity import deciding_config
 from cmr_runner.runs.outcome import Outcome
 from cmr_runner.runs.provenance import shell_command
@@ -129,7 +129,10 @@ def _remove_if_empty(directory: Path) -> None:
 
 
 def main() -> None:
-    sys.exit(_main(sys.argv[1:]))
+    code = _main(sys.argv[1:])
+    if processes() > 1:
+        end_process(code)
+    sys.exit(code)
 
 
 def _main(arguments: list[str]) -> int:

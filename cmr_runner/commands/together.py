@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cmr_runner.commands.execution import Job, execute
 from cmr_runner.commands.progress import Progress
@@ -30,15 +31,35 @@ def execute_together(
     from cmr_runner.regularizers.ranks import Ranks
 
     ranks = Ranks.joined()
-    if not ranks.first:
+    try:
+        if ranks.first:
+            return _lead(job, lambda device: build(device, ranks), ranks, progress, should_stop)
         return _follow(job, lambda device: build(device, ranks), ranks, should_stop)
+    finally:
+        ranks.leave()
+
+
+def end_process(code: int) -> NoReturn:
+    """End a process of torchrun's at once, once all is written.
+
+    PyTorch's gloo threads outlive their process group. One that lets go of a tensor while the interpreter is being
+    taken down aborts the process, and torchrun takes a run that was completed for a failed one.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _lead(
+    job: Job, build: Callable[[str], Trainer], ranks: Ranks, progress: Progress, should_stop: Callable[[], bool]
+) -> Outcome:
     told: list[bool] = []
 
     def tell(state: object) -> None:
         told.append(True)
         ranks.from_first({"state": state})
 
-    outcome = execute(job, lambda device: build(device, ranks), progress, should_stop, tell)
+    outcome = execute(job, build, progress, should_stop, tell)
     if not told:
         ranks.from_first({"outcome": outcome.as_dict()})
     return outcome

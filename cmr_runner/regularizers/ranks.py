@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -28,9 +27,11 @@ class Ranks:
             if torch.cuda.is_available():
                 torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
             dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-            # Left to the end of the interpreter, gloo's threads may abort a process that is done.
-            atexit.register(dist.destroy_process_group)
         return cls(dist.get_rank(), dist.get_world_size())
+
+    def leave(self) -> None:
+        """The end of `joined`: nothing may be said after it."""
+        dist.destroy_process_group()
 
     @property
     def first(self) -> bool:
