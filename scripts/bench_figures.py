@@ -1,0 +1,89 @@
+"""cmr-plot and cmr-report over the committed runs alone, and with a large sweep beside them.
+
+    python scripts/bench_figures.py [--runs 500] [--rounds 2]
+
+The sweep is one committed run, copied under other values of lambda, rho_spec and seed, until there are that many runs.
+Prints the seconds and the largest process of each command at both sizes, in turn, and the ratio of the seconds.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SEEDS = 5
+COMMANDS = ("plot", "report")
+# The command runs in a process of this one's, which then knows its memory and that of its own workers.
+PROGRAM = """
+import resource, sys
+from cmr_runner.commands import plot, report
+code = {"plot": plot, "report": report}[sys.argv[1]].main(sys.argv[2:])
+whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+print(max(resource.getrusage(who).ru_maxrss for who in whose) / 1024, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def write_sweep(source: Path, root: Path, runs: int) -> None:
+    """`runs` copies of `source`: a square of lambda and rho_spec, five seeds each."""
+    record = json.loads((source / "run.json").read_text())
+    side = round((runs / SEEDS) ** 0.5)
+    for number in range(runs):
+        cell, seed = divmod(number, SEEDS)
+        name = f"copy{number}"
+        swept = {"lam": (cell % side + 1) / 100, "rho_spec": (cell // side + 1) / 10}
+        directory = Path(shutil.copytree(source, root / "large" / name))
+        copy = record | {
+            "identity": record["identity"] | {"experiment": "large", "hash": f"{number:08x}", "name": name},
+            "config": record["config"] | {"seed": seed, "regularizer": record["config"]["regularizer"] | swept},
+        }
+        (directory / "run.json").write_text(json.dumps(copy))
+
+
+def cost(command: str, root: Path) -> tuple[float, float]:
+    """Seconds and megabytes of one command over `root`, with nothing drawn before."""
+    shutil.rmtree(root / "figures", ignore_errors=True)
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, command, str(root)], capture_output=True, text=True, check=False
+    )
+    seconds = time.perf_counter() - began
+    if done.returncode:
+        sys.exit(f"cmr-{command}: {done.stdout}\n{done.stderr}")
+    return seconds, float(done.stderr.splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=2)
+    arguments = parser.parse_args()
+    committed = ROOT / "outputs" / "paper"
+    few = len(list(committed.glob("*/*/run.json")))
+    sizes = (few, arguments.runs)
+    with tempfile.TemporaryDirectory() as scratch:
+        for size in sizes:
+            shutil.copytree(committed, Path(scratch, str(size)))
+        write_sweep(
+            min((committed / "sweep_lambda_rho").iterdir()), Path(scratch, str(arguments.runs)), arguments.runs - few
+        )
+        found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+        for _ in range(arguments.rounds):
+            for command in COMMANDS:
+                for size in sizes:
+                    found.setdefault((command, size), []).append(cost(command, Path(scratch, str(size))))
+    for command in COMMANDS:
+        least = {size: min(seconds for seconds, _ in found[command, size]) for size in sizes}
+        for size in sizes:
+            memory = max(megabytes for _, megabytes in found[command, size])
+            print(f"cmr-{command:7s} {size:5d} runs {least[size]:7.1f} s {memory:6.0f} MB")
+        print(f"cmr-{command:7s} {'ratio':>10s} {least[sizes[1]] / least[sizes[0]]:7.2f} x")
+
+
+if __name__ == "__main__":
+    main()
