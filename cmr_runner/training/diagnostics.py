@@ -59,7 +59,7 @@ class Diagnostics:
         was_training = self.model.training
         self.model.eval()  # reading a spectrally normalised weight in training mode would advance its power iteration
         with torch.no_grad():
-            weights = [cast(Tensor, layer.weight).double() for layer in self.model.layers]
+            weights = [cast(Tensor, layer.weight).detach().double() for layer in self.model.layers]
         self.model.train(was_training)
         return weights, [f"layers.{i}.weight" for i in range(len(weights))]
 
