@@ -39,6 +39,7 @@ EXPERIMENTS = {
     "ablation_epsilon": (4 * 2, {"seed": set(SEEDS_2)}),
     "sweep_lambda_rho": (4 * 3, {"regularizer.lam": {"0.005", "0.01", "0.02", "0.05"}, "seed": {"0"}}),
     "ablation_sn": (2 * 2, {"regularizer": {"spectral_norm", "spectral_norm_cmr"}, "seed": set(SEEDS_2)}),
+    "rivals_sn": (2 * 2, {"regularizer": {"spectral_norm", "spectral_norm_cmr"}, "seed": set(SEEDS_2)}),
     "sweep_lambda": (5 * 3, {"regularizer.lam": {"0.02", "0.05", "0.1", "0.2", "0.5"}, "seed": set(SEEDS_3)}),
     "controls": (3 * 3 * 2, {"init": {"kappa_stress", "orthogonal", "rescaled"}, "seed": set(SEEDS_2)}),
     "rivals": (14 * 2, {"seed": set(SEEDS_2)}),
