@@ -65,6 +65,8 @@ def main() -> None:
     arguments = parser.parse_args()
     committed = ROOT / "outputs" / "paper"
     few = len(list(committed.glob("*/*/run.json")))
+    if arguments.runs <= few:
+        parser.error(f"--runs must be more than the {few} committed runs, got {arguments.runs}")
     sizes = (few, arguments.runs)
     with tempfile.TemporaryDirectory() as scratch:
         for size in sizes:
