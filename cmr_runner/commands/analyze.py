@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cmr_runner.commands.choosing import OneLineParser, exit_code
-from cmr_runner.figures.text_table import aligned
+from cmr_runner.results.text_table import aligned
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from cmr_runner.figures.selection import SelectionError, selected
-from cmr_runner.runs.table import Run, find_runs, run_notes
+from cmr_runner.results.reading import Run, find_runs, run_notes
+from cmr_runner.results.selection import SelectionError, selected
 
 MOST_NOTES = 10
 INTERRUPTED = 130  # as shells report Ctrl-C

@@ -11,11 +11,11 @@ from cmr_runner.commands.choosing import INTERRUPTED, OneLineParser, chosen_runs
 from cmr_runner.commands.settings import cores
 from cmr_runner.figures.catalogue import FIGURES, NAMES, by_figure
 from cmr_runner.figures.drawing import DrawingJob, outcomes, write_captions
-from cmr_runner.figures.grouping import experiments
-from cmr_runner.figures.selection import SelectionError, check_field
-from cmr_runner.figures.summary import HEADER, summary_rows
-from cmr_runner.figures.text_table import aligned
-from cmr_runner.runs.table import Run
+from cmr_runner.results.grouping import experiments
+from cmr_runner.results.reading import Run
+from cmr_runner.results.selection import SelectionError, check_field
+from cmr_runner.results.summary import HEADER, summary_rows
+from cmr_runner.results.text_table import aligned
 
 FORMATS = ("png", "pdf", "svg")
 

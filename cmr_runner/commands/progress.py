@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from cmr_runner.figures.text_table import aligned
+from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.records import METRICS, Records
 
 if TYPE_CHECKING:

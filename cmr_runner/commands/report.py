@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def report(parser: OneLineParser, options: argparse.Namespace) -> int:
     runs, notes = chosen_runs(parser, options)
-    from cmr_runner.figures.report import write_report
+    from cmr_runner.report.files import write_report
 
     print(write_report(runs, notes, [str(path) for path in options.paths], options.out), end="\n\n")
     print(f"wrote {options.out / 'report.html'}, summary.csv, summary.md (also by epoch and by run)")

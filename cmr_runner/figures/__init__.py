@@ -1,1 +1,1 @@
-"""Figures, tables and the report: CSV and run.json in, pictures and text out. Imports no torch."""
+"""Pictures of runs: the only room that knows matplotlib."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from cmr_runner.figures.curves import MOST_LINES, curve_note, curve_row, draw_curves
-from cmr_runner.figures.grouping import Group, comparable_sets, settings
-from cmr_runner.figures.methods import GREY
-from cmr_runner.figures.quantities import CAP_ACTIVE, CLIP_ACTIVE, SPECTRAL_RATIO, Quantity
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, Omission, finish, legend_above, new_figure, stem_of
-from cmr_runner.runs.table import Run
+from cmr_runner.results.grouping import Group, comparable_sets, settings
+from cmr_runner.results.methods import GREY
+from cmr_runner.results.quantities import CAP_ACTIVE, CLIP_ACTIVE, SPECTRAL_RATIO, Quantity
+from cmr_runner.results.reading import Run
 
 PANELS = (CAP_ACTIVE, SPECTRAL_RATIO, CLIP_ACTIVE)
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
-from cmr_runner.figures.grouping import Group, Setting
-from cmr_runner.figures.paper_settings import baseline_settings
-from cmr_runner.figures.quantities import ACCURACY, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90
-from cmr_runner.figures.statistics import mean, standard_deviation
 from cmr_runner.figures.style import Drawing, finish, legend_above, new_figure, stem_of
-from cmr_runner.runs.table import Run
+from cmr_runner.paper.settings import baseline_settings
+from cmr_runner.results.grouping import Group, Setting
+from cmr_runner.results.quantities import ACCURACY, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90
+from cmr_runner.results.reading import Run
+from cmr_runner.results.statistics import mean, standard_deviation
 
 HATCHES = {"none": "", "l2": "//", "spectral_norm": "..", "cmr": "", "spectral_norm_cmr": "\\\\"}
 

@@ -6,13 +6,13 @@ from itertools import groupby
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES
-from cmr_runner.figures.grouping import Setting, natural, series_along, symbol
-from cmr_runner.figures.methods import Look, looks
-from cmr_runner.figures.quantities import ACCURACY, KAPPA, Quantity
-from cmr_runner.figures.statistics import centre
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, finish, legend_above, log_axis, new_figure
 from cmr_runner.figures.training_curves import four_panels
-from cmr_runner.runs.table import Run, value_text
+from cmr_runner.results.grouping import Setting, natural, series_along, symbol
+from cmr_runner.results.methods import Look, looks
+from cmr_runner.results.quantities import ACCURACY, KAPPA, Quantity
+from cmr_runner.results.reading import Run, value_text
+from cmr_runner.results.statistics import centre
 
 
 def by_figures(runs: Sequence[Run], key: str) -> Iterator[Drawing]:

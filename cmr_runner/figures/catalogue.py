@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from cmr_runner.runs.table import Run
+from cmr_runner.results.reading import Run
 
 if TYPE_CHECKING:
     from cmr_runner.figures.style import Drawing, Omission

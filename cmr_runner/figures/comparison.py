@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.axes import Axes
 
-from cmr_runner.figures.grouping import Group, experiments, settings
-from cmr_runner.figures.methods import Look
-from cmr_runner.figures.quantities import ACCURACY, KAPPA, Quantity
-from cmr_runner.figures.statistics import centre, t_interval
 from cmr_runner.figures.style import PAGE, Drawing, finish, log_axis, new_figure, stem_of
-from cmr_runner.runs.table import Run
+from cmr_runner.results.grouping import Group, experiments, settings
+from cmr_runner.results.methods import Look
+from cmr_runner.results.quantities import ACCURACY, KAPPA, Quantity
+from cmr_runner.results.reading import Run
+from cmr_runner.results.statistics import centre, t_interval
 
 MOST_ROWS = 40
 

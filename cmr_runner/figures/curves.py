@@ -7,12 +7,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cmr_runner.figures.grouping import Group
-from cmr_runner.figures.quantities import Quantity
-from cmr_runner.figures.seed_curves import seed_matrix
-from cmr_runner.figures.statistics import bootstrap_band
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, epoch_axis, legend_above, log_axis, new_figure
-from cmr_runner.runs.table import Run
+from cmr_runner.results.grouping import Group
+from cmr_runner.results.quantities import Quantity
+from cmr_runner.results.reading import Run
+from cmr_runner.results.seed_curves import seed_matrix
+from cmr_runner.results.statistics import bootstrap_band
 
 MOST_LINES = 10
 FEW_SEEDS = 5  # a percentile bootstrap of five normal values covers 84 %, of two 51 %

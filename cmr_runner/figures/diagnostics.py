@@ -6,10 +6,6 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
-from cmr_runner.figures.grouping import Group, comparable_sets
-from cmr_runner.figures.layer_columns import layer_matrix, layer_names
-from cmr_runner.figures.methods import Look
-from cmr_runner.figures.quantities import JACOBIAN, JACOBIAN_BOUND
 from cmr_runner.figures.style import (
     PAGE,
     PANEL_HEIGHT,
@@ -21,7 +17,11 @@ from cmr_runner.figures.style import (
     new_figure,
     stem_of,
 )
-from cmr_runner.runs.table import Run
+from cmr_runner.results.grouping import Group, comparable_sets
+from cmr_runner.results.layer_columns import layer_matrix, layer_names
+from cmr_runner.results.methods import Look
+from cmr_runner.results.quantities import JACOBIAN, JACOBIAN_BOUND
+from cmr_runner.results.reading import Run
 
 
 def diagnostic_figures(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:

@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 from cmr_runner.figures.catalogue import Figure
+from cmr_runner.results.reading import Run
 from cmr_runner.runs.atomic import replace_file
-from cmr_runner.runs.table import Run
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from cmr_runner.figures.grouping import Setting, comparable_sets
 from cmr_runner.figures.heatmap import color_scale, draw_matrix
-from cmr_runner.figures.layer_columns import layer_matrix, layer_names, short_name, shown_runs
 from cmr_runner.figures.style import COLUMN, PAGE, Drawing, Omission, finish, new_figure, stem_of
-from cmr_runner.runs.table import Run
+from cmr_runner.results.grouping import Setting, comparable_sets
+from cmr_runner.results.layer_columns import layer_matrix, layer_names, short_name, shown_runs
+from cmr_runner.results.reading import Run
 
 MOST_MAPS = 9
 MOST_NAMES = 20

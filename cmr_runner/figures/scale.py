@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from cmr_runner.figures.curves import MOST_LINES, curve_note, curve_row
-from cmr_runner.figures.grouping import comparable_sets
-from cmr_runner.figures.layer_columns import layer_names
-from cmr_runner.figures.quantities import ACCURACY, SIGMA_MAX, SIGMA_MIN
 from cmr_runner.figures.style import Drawing, Omission, finish, stem_of
-from cmr_runner.runs.table import Run
+from cmr_runner.results.grouping import comparable_sets
+from cmr_runner.results.layer_columns import layer_names
+from cmr_runner.results.quantities import ACCURACY, SIGMA_MAX, SIGMA_MIN
+from cmr_runner.results.reading import Run
 
 PANELS = (SIGMA_MIN, SIGMA_MAX, ACCURACY)
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from cmr_runner.figures.grouping import Setting, comparable_sets
-from cmr_runner.figures.layer_columns import layer_names, layer_spectra, short_name, shown_runs
-from cmr_runner.figures.methods import GREY
 from cmr_runner.figures.style import PAGE, Drawing, Omission, finish, legend_above, log_axis, new_figure, stem_of
-from cmr_runner.runs.table import Run
+from cmr_runner.results.grouping import Setting, comparable_sets
+from cmr_runner.results.layer_columns import layer_names, layer_spectra, short_name, shown_runs
+from cmr_runner.results.methods import GREY
+from cmr_runner.results.reading import Run
 
 MOST_GROUPS = 6
 MOST_LAYERS = 25

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from cmr_runner.figures.grouping import Group, group_runs, natural, symbol
 from cmr_runner.figures.heatmap import color_scale, draw_matrix, write_cells
-from cmr_runner.figures.quantities import ACCURACY, KAPPA
-from cmr_runner.figures.statistics import centre
 from cmr_runner.figures.style import PAGE, Drawing, finish, log_axis, new_figure, stem_of
-from cmr_runner.runs.table import Run, value_text
+from cmr_runner.results.grouping import Group, group_runs, natural, symbol
+from cmr_runner.results.quantities import ACCURACY, KAPPA
+from cmr_runner.results.reading import Run, value_text
+from cmr_runner.results.statistics import centre
 
 ROW, COLUMN = "regularizer.lam", "regularizer.rho_spec"
 PAPER_CELL = ("0.02", "0.5")

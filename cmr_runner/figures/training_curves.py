@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
-from cmr_runner.figures.grouping import Group, Setting, comparable_sets
-from cmr_runner.figures.paper_settings import stress_settings
-from cmr_runner.figures.quantities import ACCURACY, GRAD_NORM, KAPPA, MAX_MOMENT, MEAN_MOMENT, Quantity
-from cmr_runner.figures.seed_curves import seed_matrix
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, Omission, finish, legend_above, new_figure, stem_of
-from cmr_runner.runs.table import Run
+from cmr_runner.paper.settings import stress_settings
+from cmr_runner.results.grouping import Group, Setting, comparable_sets
+from cmr_runner.results.quantities import ACCURACY, GRAD_NORM, KAPPA, MAX_MOMENT, MEAN_MOMENT, Quantity
+from cmr_runner.results.reading import Run
+from cmr_runner.results.seed_curves import seed_matrix
 
 PANELS: tuple[tuple[str, Quantity], ...] = (
     ("a", ACCURACY),

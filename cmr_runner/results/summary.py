@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cmr_runner.figures.grouping import Group
-from cmr_runner.figures.numerals import plus_minus
-from cmr_runner.figures.quantities import SUMMARY, Quantity
-from cmr_runner.figures.statistics import centre, mean, standard_deviation, t_interval
-from cmr_runner.runs.table import value_text
+from cmr_runner.results.grouping import Group
+from cmr_runner.results.numerals import plus_minus
+from cmr_runner.results.quantities import SUMMARY, Quantity
+from cmr_runner.results.reading import value_text
+from cmr_runner.results.statistics import centre, mean, standard_deviation, t_interval
 
 
 @dataclass(frozen=True)

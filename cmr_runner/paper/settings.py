@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from cmr_runner.figures.grouping import Group, Setting, settings
-from cmr_runner.figures.methods import PAPER_METHODS
-from cmr_runner.figures.paper_facts import BASELINES, CMR_FIELDS, KAPPA_STRESS, SETTINGS
-from cmr_runner.runs.table import Run, value_text
+from cmr_runner.paper.facts import BASELINES, CMR_FIELDS, KAPPA_STRESS, SETTINGS
+from cmr_runner.results.grouping import Group, Setting, settings
+from cmr_runner.results.methods import PAPER_METHODS
+from cmr_runner.results.reading import Run, value_text
 
 
 def stress_settings(runs: Sequence[Run]) -> list[Setting]:

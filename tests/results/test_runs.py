@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from synthetic_runs import write_run
 
-from cmr_runner.figures.grouping import experiments, group_runs, series_along, settings
-from cmr_runner.figures.quantities import ACCURACY
-from cmr_runner.figures.selection import SelectionError, selected
-from cmr_runner.runs.table import find_runs, read_columns, value_text, varying_fields
+from cmr_runner.results.grouping import experiments, group_runs, series_along, settings
+from cmr_runner.results.quantities import ACCURACY
+from cmr_runner.results.reading import find_runs, read_columns, value_text, varying_fields
+from cmr_runner.results.selection import SelectionError, selected
 
 
 def runs_of(*paths):
@@ -189,7 +189,7 @@ def test_numbers_are_the_same_value_however_written():
 
 def test_figures_and_reports_import_no_torch_and_start_without_matplotlib():
     code = (
-        "import sys, cmr_runner.commands.plot, cmr_runner.commands.report, cmr_runner.figures.report;"
+        "import sys, cmr_runner.commands.plot, cmr_runner.commands.report, cmr_runner.report.files;"
         "print([m for m in ('torch', 'hydra', 'pandas', 'matplotlib') if m in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

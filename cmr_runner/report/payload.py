@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from cmr_runner.figures.grouping import Group
-from cmr_runner.figures.layer_columns import layer_matrix, layer_names, short_name
-from cmr_runner.figures.quantities import QUANTITIES, Quantity
-from cmr_runner.figures.seed_curves import seed_matrix
-from cmr_runner.figures.statistics import bootstrap_band
-from cmr_runner.runs.table import Run
+from cmr_runner.results.grouping import Group
+from cmr_runner.results.layer_columns import layer_matrix, layer_names, short_name
+from cmr_runner.results.quantities import QUANTITIES, Quantity
+from cmr_runner.results.reading import Run
+from cmr_runner.results.seed_curves import seed_matrix
+from cmr_runner.results.statistics import bootstrap_band
 
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 SYMBOLS = {

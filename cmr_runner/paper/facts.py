@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cmr_runner.figures.quantities import ACCURACY, GRAD_NORM, KAPPA, Quantity
+from cmr_runner.results.quantities import ACCURACY, GRAD_NORM, KAPPA, Quantity
 
 KAPPA_STRESS, BASELINES = "kappa_stress", "standard_baselines"
 COMMANDS = {experiment: f"cmr-run -m experiment={experiment}" for experiment in (KAPPA_STRESS, BASELINES)}

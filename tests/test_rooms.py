@@ -1,4 +1,4 @@
-"""The direction of imports: each layer knows only the ones above it, and results are read and drawn without torch."""
+"""The plan of the house: two trunks of rooms that meet in `commands`, imports go one way, results need no torch."""
 
 import ast
 import subprocess
@@ -11,13 +11,34 @@ import pytest
 import cmr_runner
 
 ROOT = Path(cmr_runner.__file__).parent
-# A layer may import from itself and from layers of a lower number; those of one number are leaves, kept apart.
-RANKS = {"spectral": 0, "regularizers": 1, "models": 2, "inits": 2, "data": 2, "training": 3}
-RANKS |= {"runs": 4, "figures": 5, "commands": 6}
-WITHOUT_TORCH = ("runs", "figures")
+# A room imports from itself and from the steps above its own; rooms of one step are leaves, kept apart.
+TRAINING_TRUNK = (
+    {"spectral"},
+    {"regularizers"},
+    {"models", "inits", "data"},
+    {"distributed"},
+    {"training"},
+    {"integrations"},
+)
+RESULTS_TRUNK = ({"runs"}, {"results"}, {"paper"}, {"figures"}, {"report"}, {"tracking"})
+TRUNKS = (TRAINING_TRUNK, RESULTS_TRUNK)
+COMMANDS = "commands"
+ROOMS = {room for trunk in TRUNKS for step in trunk for room in step} | {COMMANDS}
+WITHOUT_TORCH = {room for step in RESULTS_TRUNK for room in step}
+# The contract of columns and file names, which both trunks write and read by; and the checks, which anyone may use.
+SHARED = {"cmr_runner.runs.columns", "cmr_runner.checks"}
 TORCH = {"torch", "torchvision"}
 # Only the commands know how a run is configured and called.
 COMMAND_LINE = {"hydra", "omegaconf", "argparse"}
+
+
+def above(room: str) -> set[str]:
+    """The rooms that a room may import from."""
+    if room == COMMANDS:
+        return ROOMS
+    trunk = next(trunk for trunk in TRUNKS if any(room in step for step in trunk))
+    place = next(i for i, step in enumerate(trunk) if room in step)
+    return {room}.union(*trunk[:place])
 
 
 def name_of(path: Path) -> str:
@@ -28,10 +49,15 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
-def layer_of(module: str) -> str | None:
-    """The layer of cmr_runner.<layer>..., None for the package itself and for other packages."""
+def room_of(module: str) -> str | None:
+    """The room of cmr_runner.<room>..., None for the package itself and for other packages."""
     parts = module.split(".")
-    return parts[1] if parts[0] == "cmr_runner" and len(parts) > 1 and parts[1] in RANKS else None
+    return parts[1] if parts[0] == "cmr_runner" and len(parts) > 1 and parts[1] in ROOMS else None
+
+
+def imports_of(room: str) -> Iterator[tuple[str, str]]:
+    """Module and imported name, for every import anywhere in the room."""
+    return ((m, name) for m in MODULES if room_of(m) == room for name in imports(m, everywhere=True))
 
 
 def imports(module: str, everywhere: bool) -> Iterator[str]:
@@ -74,43 +100,55 @@ def imported_with(module: str) -> set[str]:
     return seen
 
 
-def test_every_layer_of_the_design_is_known_here():
+def test_every_room_of_the_package_is_in_the_plan():
     folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
-    assert folders <= set(RANKS)
+    assert folders <= ROOMS
 
 
-@pytest.mark.parametrize("layer", RANKS)
-def test_layer_imports_only_from_those_above_it(layer):
+@pytest.mark.parametrize("room", sorted(ROOMS))
+def test_room_imports_only_from_those_above_it_in_its_trunk(room):
     wrong = [
         f"{module} imports {name}"
-        for module in MODULES
-        if layer_of(module) == layer
-        for name in imports(module, everywhere=True)
-        if (other := layer_of(name)) and other != layer and RANKS[other] >= RANKS[layer]
+        for module, name in imports_of(room)
+        if (other := room_of(name)) and other not in above(room) and name not in SHARED
     ]
     assert wrong == []
 
 
+@pytest.mark.parametrize("module", sorted(SHARED & set(MODULES)))
+def test_what_both_trunks_share_imports_nothing_of_the_package(module):
+    assert [name for name in imports(module, everywhere=True) if name.split(".")[0] == "cmr_runner"] == []
+
+
 def test_spectral_knows_torch_and_the_standard_library_only():
-    found = {name.split(".")[0] for m in MODULES if layer_of(m) == "spectral" for name in imports(m, everywhere=True)}
+    found = {name.split(".")[0] for _, name in imports_of("spectral")}
     assert found - set(sys.stdlib_module_names) <= {"torch", "cmr_runner"}
 
 
-@pytest.mark.parametrize("layer", WITHOUT_TORCH)
-def test_no_torch_directly_or_through_others(layer):
+@pytest.mark.parametrize("room", sorted(WITHOUT_TORCH))
+def test_no_torch_directly_or_through_others(room):
     wrong = []
-    for module in (m for m in MODULES if layer_of(m) == layer):
+    for module in (m for m in MODULES if room_of(m) == room):
         through = {name.split(".")[0] for name in imported_with(module)}
         anywhere = {name.split(".")[0] for name in imports(module, everywhere=True)}
-        below = {layer_of(name) for name in imports(module, everywhere=True)} - {None, *WITHOUT_TORCH}
-        if (through | anywhere) & TORCH or below:
-            wrong.append(f"{module}: {sorted((through | anywhere) & TORCH)} {sorted(below)}")
+        if found := (through | anywhere) & TORCH:
+            wrong.append(f"{module}: {sorted(found)}")
+    assert wrong == []
+
+
+def test_only_figures_draw():
+    wrong = [
+        f"{module} imports {name}"
+        for room in ROOMS - {"figures"}
+        for module, name in imports_of(room)
+        if name.split(".")[0] == "matplotlib"
+    ]
     assert wrong == []
 
 
 def test_results_are_read_and_drawn_where_torch_cannot_be_imported():
     """The real thing: a fresh interpreter in which importing torch fails."""
-    modules = ["cmr_runner", *(m for m in MODULES if layer_of(m) in WITHOUT_TORCH)]
+    modules = ["cmr_runner", *(m for m in MODULES if room_of(m) in WITHOUT_TORCH)]
     code = "import sys, importlib\nsys.modules.update(torch=None, torchvision=None)\n"
     code += "\n".join(f"importlib.import_module({module!r})" for module in modules)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
@@ -120,9 +158,8 @@ def test_results_are_read_and_drawn_where_torch_cannot_be_imported():
 def test_only_commands_know_hydra_and_argparse():
     wrong = [
         f"{module} imports {name}"
-        for module in MODULES
-        if layer_of(module) not in ("commands", None)
-        for name in imports(module, everywhere=True)
+        for room in ROOMS - {COMMANDS}
+        for module, name in imports_of(room)
         if name.split(".")[0] in COMMAND_LINE
     ]
     assert wrong == []

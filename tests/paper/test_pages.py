@@ -9,7 +9,7 @@ from run_process import record, untimed
 from cmr_runner.commands.report import main as report
 from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TIMES = r"(?: × 10[⁰¹²³⁴-⁹]+)?"
 # A mean with its deviation, an interval, or the accuracy of one run.
 QUOTED = re.compile(rf"\(?[\d.]+ ± [\d.]+\)?{TIMES}|[\d.]+{TIMES} to [\d.]+{TIMES}|\b\d\d\.\d\d\b")

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cmr_runner.figures.details import EPOCH_HEADER, RUN_HEADER, epoch_rows, run_rows, time_text
-from cmr_runner.figures.grouping import Group, experiments
-from cmr_runner.figures.report_page import page
-from cmr_runner.figures.reproduction import Comparison, reproduction
-from cmr_runner.figures.summary import HEADER, summary_csv, summary_rows
-from cmr_runner.figures.text_table import aligned, markdown
-from cmr_runner.figures.verdicts import RULE
+from cmr_runner.paper.reproduction import Comparison, reproduction
+from cmr_runner.paper.verdicts import RULE
+from cmr_runner.report.page import page
+from cmr_runner.results.details import EPOCH_HEADER, RUN_HEADER, epoch_rows, run_rows, time_text
+from cmr_runner.results.grouping import Group, experiments
+from cmr_runner.results.reading import Run
+from cmr_runner.results.summary import HEADER, summary_csv, summary_rows
+from cmr_runner.results.text_table import aligned, markdown
 from cmr_runner.runs.atomic import replace_file
-from cmr_runner.runs.table import Run
 
 COMPARISON_HEADER = ("claim", "paper", "measured", "95 % interval", "seeds", "verdict")
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cmr_runner.figures.grouping import Group
-from cmr_runner.runs.table import Run
+from cmr_runner.results.grouping import Group
+from cmr_runner.results.reading import Run
 
 
 def layer_names(groups: Sequence[Group], table: str = "layers") -> list[str]:

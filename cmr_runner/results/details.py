@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cmr_runner.figures.grouping import Group
-from cmr_runner.figures.numerals import number
-from cmr_runner.figures.quantities import BY_EPOCH, SUMMARY
-from cmr_runner.figures.seed_curves import seed_matrix
-from cmr_runner.figures.summary import Cell
-from cmr_runner.runs.table import Run, value_text
+from cmr_runner.results.grouping import Group
+from cmr_runner.results.numerals import number
+from cmr_runner.results.quantities import BY_EPOCH, SUMMARY
+from cmr_runner.results.reading import Run, value_text
+from cmr_runner.results.seed_curves import seed_matrix
+from cmr_runner.results.summary import Cell
 
 EPOCH_HEADER = ("group", "epoch", *(quantity.heading for quantity in BY_EPOCH))
 RUN_HEADER = ("group", "seed", "status", *(quantity.heading for quantity in SUMMARY), "minutes")

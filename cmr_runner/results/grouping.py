@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from cmr_runner.figures.methods import Look, looks, method_label, method_rank
-from cmr_runner.figures.quantities import Quantity
-from cmr_runner.runs.table import Run, value_text
+from cmr_runner.results.methods import Look, looks, method_label, method_rank
+from cmr_runner.results.quantities import Quantity
+from cmr_runner.results.reading import Run, value_text
 
 PAPER_EXPERIMENTS = ("kappa_stress", "standard_baselines")
 SYMBOLS = {"lam": "λ", "rho_spec": "ρ_spec", "alpha1": "α₁", "alpha2": "α₂", "beta": "β", "eps": "ε"}

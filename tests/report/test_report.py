@@ -7,14 +7,14 @@ from html.parser import HTMLParser
 from statistics import mean, median, stdev
 
 import pytest
+from figures.test_plot import odd_runs
 from synthetic_runs import write_kappa_stress, write_run
-from test_plot import odd_runs
 
 from cmr_runner.commands.report import main
-from cmr_runner.figures.numerals import number, plus_minus
-from cmr_runner.figures.report_page import script_json
-from cmr_runner.figures.text_table import aligned, markdown
-from cmr_runner.figures.verdicts import RULE
+from cmr_runner.paper.verdicts import RULE
+from cmr_runner.report.page import script_json
+from cmr_runner.results.numerals import number, plus_minus
+from cmr_runner.results.text_table import aligned, markdown
 
 
 class Words(HTMLParser):

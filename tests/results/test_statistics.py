@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cmr_runner.figures.numerals import interval, number, plus_minus
-from cmr_runner.figures.statistics import T_975, bootstrap_band, centre, standard_deviation, t_interval, t_quantile
+from cmr_runner.results.numerals import interval, number, plus_minus
+from cmr_runner.results.statistics import T_975, bootstrap_band, centre, standard_deviation, t_interval, t_quantile
 
 
 @pytest.mark.parametrize("df", [*range(1, len(T_975) + 1), 40, 200])

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Sequence
 
-from cmr_runner.runs.table import Run, value_text
+from cmr_runner.results.reading import Run, value_text
 
 
 class SelectionError(ValueError):

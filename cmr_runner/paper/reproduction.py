@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cmr_runner.figures import numerals
-from cmr_runner.figures.grouping import Group, Setting
-from cmr_runner.figures.methods import method_label
-from cmr_runner.figures.paper_facts import (
+from cmr_runner.paper.facts import (
     BASELINES,
     CMR_FIELDS,
     COMMANDS,
@@ -20,16 +17,14 @@ from cmr_runner.figures.paper_facts import (
     TITLES,
     PaperValue,
 )
-from cmr_runner.figures.paper_settings import (
+from cmr_runner.paper.settings import (
     baseline_settings,
     closest_group,
     closest_setting,
     departures,
     stress_settings,
 )
-from cmr_runner.figures.quantities import ACCURACY, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90, Quantity
-from cmr_runner.figures.statistics import centre, mean, t_interval
-from cmr_runner.figures.verdicts import (
+from cmr_runner.paper.verdicts import (
     ACCURACY_TOLERANCE,
     FACTOR_TOLERANCE,
     LEAST_SEEDS,
@@ -38,7 +33,12 @@ from cmr_runner.figures.verdicts import (
     shape_verdict,
     value_verdict,
 )
-from cmr_runner.runs.table import Run
+from cmr_runner.results import numerals
+from cmr_runner.results.grouping import Group, Setting
+from cmr_runner.results.methods import method_label
+from cmr_runner.results.quantities import ACCURACY, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90, Quantity
+from cmr_runner.results.reading import Run
+from cmr_runner.results.statistics import centre, mean, t_interval
 
 # Of a measured factor: whether the claim holds, and whether at least its direction does.
 Holds = Callable[[float], tuple[bool, bool]]

@@ -8,13 +8,13 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from cmr_runner.figures.grouping import Group, symbol
-from cmr_runner.figures.quantities import ACCURACY, GRAD_NORM, KAPPA, MEAN_MOMENT
-from cmr_runner.figures.report_payload import payload
-from cmr_runner.figures.reproduction import Comparison, Row
-from cmr_runner.figures.summary import HEADER, summary_rows
-from cmr_runner.figures.verdicts import NOT_REPRODUCED, NOT_RUN, RULE, SAME_DIRECTION, WITHIN
-from cmr_runner.runs.table import Run, value_text, varying_fields
+from cmr_runner.paper.reproduction import Comparison, Row
+from cmr_runner.paper.verdicts import NOT_REPRODUCED, NOT_RUN, RULE, SAME_DIRECTION, WITHIN
+from cmr_runner.report.payload import payload
+from cmr_runner.results.grouping import Group, symbol
+from cmr_runner.results.quantities import ACCURACY, GRAD_NORM, KAPPA, MEAN_MOMENT
+from cmr_runner.results.reading import Run, value_text, varying_fields
+from cmr_runner.results.summary import HEADER, summary_rows
 
 VERDICT_MARKS = {
     WITHIN: ("good", "✓"),
@@ -207,4 +207,4 @@ def _count(n: int, noun: str) -> str:
 
 
 def _file(name: str) -> str:
-    return (files("cmr_runner.figures") / "page" / name).read_text(encoding="utf-8")
+    return (files("cmr_runner.report") / "assets" / name).read_text(encoding="utf-8")

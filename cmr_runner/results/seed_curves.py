@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cmr_runner.figures.quantities import Quantity
-from cmr_runner.runs.table import Run
+from cmr_runner.results.quantities import Quantity
+from cmr_runner.results.reading import Run
 
 
 def seed_matrix(runs: Sequence[Run], quantity: Quantity) -> tuple[np.ndarray, np.ndarray]:

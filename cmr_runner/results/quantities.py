@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cmr_runner.runs.table import Run
+from cmr_runner.results.reading import Run
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ import json
 import pytest
 from synthetic_runs import write_baselines, write_kappa_stress, write_run
 
-from cmr_runner.figures.reproduction import reproduction
-from cmr_runner.figures.verdicts import NOT_REPRODUCED, NOT_RUN, SAME_DIRECTION, WITHIN, shape_verdict, value_verdict
-from cmr_runner.runs.table import find_runs
+from cmr_runner.paper.reproduction import reproduction
+from cmr_runner.paper.verdicts import NOT_REPRODUCED, NOT_RUN, SAME_DIRECTION, WITHIN, shape_verdict, value_verdict
+from cmr_runner.results.reading import find_runs
 
 
 @pytest.mark.parametrize(

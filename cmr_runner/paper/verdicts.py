@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cmr_runner.figures.statistics import centre, t_interval
+from cmr_runner.results.statistics import centre, t_interval
 
 WITHIN, SAME_DIRECTION, NOT_REPRODUCED, NOT_RUN = "within", "same direction", "not reproduced", "not run"
 

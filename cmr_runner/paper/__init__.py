@@ -1,0 +1,1 @@
+"""What the paper says, and how the runs compare with it."""

@@ -1,0 +1,1 @@
+"""Many runs: reading them, which belong together, and what they amount to."""
