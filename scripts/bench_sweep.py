@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cmr_runner.commands.settings import cores
-from cmr_runner.runs.records import LAYERS, METRICS, TIME_COLUMNS
+from cmr_runner.runs.columns import LAYERS, METRICS, TIME_COLUMNS
 
 BUSY = 0.5  # load that other work may make
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from cmr_runner.results.reading import read_columns
-from cmr_runner.runs.records import LAYERS, METRICS
+from cmr_runner.runs.columns import LAYERS, METRICS
 
 # Not a setting of cmr-run: results of another number of steps would be another engine's.
 PROGRAM = """

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cmr_runner.runs.columns import LAYERS, METRICS, SPECTRA, TIME_COLUMNS
 from cmr_runner.runs.identity import leaves
-from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA, TIME_COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMITTED = ROOT / "outputs" / "paper"

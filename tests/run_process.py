@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from cmr_runner.commands.run import COMMAND_VARIABLE, main
-from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA, TIME_COLUMNS
+from cmr_runner.runs.columns import LAYERS, METRICS, SPECTRA, TIME_COLUMNS
 
 TINY = (
     "dataset=synthetic",

@@ -8,47 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-METRICS = [
-    "epoch",
-    "step",
-    "train_loss",
-    "test_loss",
-    "test_accuracy",
-    "grad_norm",
-    "grad_norm_task",
-    "grad_norm_spec",
-    "kappa_mean",
-    "kappa_median",
-    "kappa_p90",
-    "kappa_max",
-    "kappa_gram_mean",
-    "kappa_gram_median",
-    "kappa_gram_p90",
-    "max_abs_moment",
-    "mean_abs_moment",
-    "rho_cond_mean",
-    "rho_moment_mean",
-    "lambda_t",
-    "cap_active_fraction",
-    "clip_active_fraction",
-    "skipped_layers",
-    "seconds",
-    "spectral_seconds",
-]
-LAYERS = [
-    "epoch",
-    "layer",
-    "rows",
-    "cols",
-    "kappa",
-    "sigma_max",
-    "sigma_min",
-    "stable_rank",
-    "rho_cond",
-    "rho_moment",
-    "s_3",
-    "s_4",
-    "s_5",
+from cmr_runner.runs import columns
+
+LAYER_COLUMNS = [
+    name for c in columns.LAYERS_TABLE if c.always for name in (["s_3", "s_4", "s_5"] if c.name == "s_k" else [c.name])
 ]
 CMR = {"lam": 0.02, "rho_spec": 0.5, "alpha1": 1.0, "alpha2": 0.1, "beta": 0.15, "K": 5, "mixing": "penalty_cap"}
 # Final accuracy and κ(W) that a method tends to, by kind of start.
@@ -101,9 +64,9 @@ def write_run(
         table[-1] |= {key: math.nan for key in table[-1] if key.startswith(("kappa", "test", "train", "rho"))}
     if rows is not None:
         table = table[:rows]
-    _write_csv(folder / "metrics.csv", table)
-    _write_csv(folder / "layers.csv", list(_layer_rows(table, layers, diagnostics)))
-    _write_csv(folder / "spectra.csv", list(_spectrum_rows(table, layers)))
+    _write_csv(folder / columns.METRICS, table)
+    _write_csv(folder / columns.LAYERS, list(_layer_rows(table, layers, diagnostics)))
+    _write_csv(folder / columns.SPECTRA, list(_spectrum_rows(table, layers)))
     record = {
         "status": status,
         "identity": {"hash": digest, "experiment": experiment, "name": name},
@@ -205,7 +168,7 @@ def _metrics(rng, method, init, epochs, target, diagnostics) -> list[dict]:
         task = (2.3 if spectral else 1.1) * math.exp(rng.normal(0, 0.1))
         spec = task * 0.45 if spectral else 0.0
         moment = 0.4 if spectral and epoch else 0.88
-        values = dict(zip(METRICS, [0.0] * len(METRICS), strict=True)) | {
+        values = dict.fromkeys(columns.METRICS_COLUMNS, 0.0) | {
             "epoch": epoch,
             "step": 938 * epoch,
             "train_loss": 2.3 * (1 - 0.9 * acc) if epoch else "",
@@ -241,7 +204,7 @@ def _layer_rows(table, layers, diagnostics):
     for row in table:
         for layer in range(layers):
             kappa = 1 + (row["kappa_mean"] - 1) * (0.4 + 1.2 * layer / max(layers - 1, 1))
-            values = dict(zip(LAYERS, [0.0] * len(LAYERS), strict=True)) | {
+            values = dict.fromkeys(LAYER_COLUMNS, 0.0) | {
                 "epoch": row["epoch"],
                 "layer": f"layers.{2 * layer}",
                 "rows": 256,

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from cmr_runner.runs import aside, atomic
+from cmr_runner.runs.columns import LAYERS, METRICS, SPECTRA
 from cmr_runner.runs.directory import RunDirectory
 from cmr_runner.runs.lock import Held, run_lock
 from cmr_runner.runs.provenance import differences, provenance
-from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA, Records
+from cmr_runner.runs.records import Records
 
 
 def epoch(number: int) -> tuple[dict, list[dict], list[dict]]:

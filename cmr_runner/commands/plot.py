@@ -16,6 +16,7 @@ from cmr_runner.results.reading import Run
 from cmr_runner.results.selection import SelectionError, check_field
 from cmr_runner.results.summary import HEADER, summary_rows
 from cmr_runner.results.text_table import aligned
+from cmr_runner.runs.columns import RUN_FILE, TABLES
 
 FORMATS = ("png", "pdf", "svg")
 
@@ -86,8 +87,7 @@ def watch(
 
 def state(paths: Sequence[Path]) -> frozenset[tuple[str, int, int]]:
     """What tells whether runs have changed: name, size and time of every file a figure reads."""
-    names = ("run.json", "metrics.csv", "layers.csv", "spectra.csv")
-    files = (file for path in paths for name in names for file in path.rglob(name))
+    files = (file for path in paths for name in (RUN_FILE, *TABLES) for file in path.rglob(name))
     return frozenset((str(file), *_stamp(file)) for file in files)
 
 

@@ -11,7 +11,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from cmr_runner.results.text_table import aligned
-from cmr_runner.runs.records import METRICS, Records
+from cmr_runner.runs.columns import METRICS
+from cmr_runner.runs.records import Records
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -17,9 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cmr_runner.runs.directory import RUN_FILE
-
-TEXT_COLUMNS = frozenset({"layer"})
+from cmr_runner.runs.columns import LAYERS, METRICS, RUN_FILE, SPECTRA, TEXT_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class Run:
     @cached_property
     def metrics(self) -> Columns:
         """metrics.csv with one row an epoch, ascending; of rows that repeat an epoch the last one counts."""
-        table = read_columns(self.path / "metrics.csv")
+        table = read_columns(self.path / METRICS)
         epochs = table["epoch"]
         finite = np.flatnonzero(np.isfinite(epochs))
         _, last = np.unique(epochs[finite][::-1], return_index=True)
@@ -126,11 +124,11 @@ class Run:
 
     @cached_property
     def layers(self) -> Columns:
-        return read_columns(self.path / "layers.csv")
+        return read_columns(self.path / LAYERS)
 
     @cached_property
     def spectra(self) -> Columns:
-        return read_columns(self.path / "spectra.csv")
+        return read_columns(self.path / SPECTRA)
 
     @cached_property
     def expected_epochs(self) -> float:

@@ -11,7 +11,8 @@ import os
 import shutil
 from pathlib import Path
 
-from cmr_runner.runs.directory import FINAL_STATUSES, RUN_FILE, RunDirectory
+from cmr_runner.runs.columns import RUN_FILE
+from cmr_runner.runs.directory import FINAL_STATUSES, RunDirectory
 
 
 def aside_path(path: Path) -> Path:

@@ -15,13 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from cmr_runner.runs.atomic import remove_temporaries, replace_file
-from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA, Records
+from cmr_runner.runs.columns import CHECKPOINT, MODEL, NOTES, PREVIOUS_CHECKPOINT, RUN_FILE, TABLES
+from cmr_runner.runs.records import Records
 
-RUN_FILE = "run.json"
-CHECKPOINT = "checkpoint.pt"
-PREVIOUS_CHECKPOINT = "checkpoint.prev.pt"
-MODEL = "model.pt"
-NOTES = ".hydra"
 # Results that the same command does not compute again.
 FINAL_STATUSES = ("completed", "diverged")
 
@@ -69,7 +65,7 @@ class RunDirectory:
 
     def copy_results(self, other: RunDirectory) -> None:
         """The CSV files and the weights of another run."""
-        for name in (METRICS, LAYERS, SPECTRA, MODEL):
+        for name in (*TABLES, MODEL):
             if (other.path / name).is_file():
                 replace_file(self.path / name, (other.path / name).read_bytes())
 

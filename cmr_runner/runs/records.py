@@ -5,12 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-METRICS = "metrics.csv"
-LAYERS = "layers.csv"
-SPECTRA = "spectra.csv"
-
-# Columns that differ between two equal runs.
-TIME_COLUMNS = ("seconds", "spectral_seconds")
+from cmr_runner.runs.columns import LAYERS, METRICS, SPECTRA
 
 Row = Mapping[str, Any]
 

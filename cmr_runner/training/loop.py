@@ -18,11 +18,12 @@ from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.dataset import Dataset
 from cmr_runner.regularizers.base import PlanRow, Regularizer
 from cmr_runner.regularizers.ranks import Ranks
+from cmr_runner.runs.columns import in_column_order
 from cmr_runner.spectral import NonFiniteError
 from cmr_runner.training.clipping import clip_
 from cmr_runner.training.diagnostics import Diagnostics, no_diagnostics
 from cmr_runner.training.evaluation import evaluate
-from cmr_runner.training.metrics import BEFORE_TRAINING, EpochTotals, Row, in_column_order, spectral_figures
+from cmr_runner.training.metrics import BEFORE_TRAINING, EpochTotals, Row, spectral_figures
 from cmr_runner.training.seeding import mixed_seed
 
 CHECK_EVERY = 64  # steps between looks for NaN: often enough to stop early, rare enough to cost nothing

@@ -15,34 +15,6 @@ Row = dict[str, Any]
 
 PERCENTILES = [2.5 * i for i in range(41)]  # of a layer's singular values, in spectra.csv
 
-METRICS_COLUMNS = [
-    "epoch",
-    "step",
-    "train_loss",
-    "test_loss",
-    "test_accuracy",
-    "grad_norm",
-    "grad_norm_task",
-    "grad_norm_spec",
-    "kappa_mean",
-    "kappa_median",
-    "kappa_p90",
-    "kappa_max",
-    "kappa_gram_mean",
-    "kappa_gram_median",
-    "kappa_gram_p90",
-    "max_abs_moment",
-    "mean_abs_moment",
-    "rho_cond_mean",
-    "rho_moment_mean",
-    "lambda_t",
-    "cap_active_fraction",
-    "clip_active_fraction",
-    "skipped_layers",
-    "seconds",
-    "spectral_seconds",
-]
-
 
 class EpochTotals:
     """Sums over an epoch's steps, kept on the device so that no step waits for a number."""
@@ -97,11 +69,6 @@ BEFORE_TRAINING: Row = {
     "clip_active_fraction": None,
     "skipped_layers": 0,
 }
-
-
-def in_column_order(figures: Row) -> Row:
-    """The contract's columns first, in their order; what a regulariser or a diagnostic adds follows."""
-    return {name: figures[name] for name in METRICS_COLUMNS} | figures
 
 
 def spectral_figures(regularizer: Regularizer) -> tuple[Row, list[Row], list[Row]]:

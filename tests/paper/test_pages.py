@@ -7,7 +7,7 @@ import pytest
 from run_process import record, untimed
 
 from cmr_runner.commands.report import main as report
-from cmr_runner.runs.records import LAYERS, METRICS, SPECTRA
+from cmr_runner.runs.columns import LAYERS, METRICS, SPECTRA
 
 ROOT = Path(__file__).parents[2]
 TIMES = r"(?: × 10[⁰¹²³⁴-⁹]+)?"
