@@ -12,6 +12,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
 
+from cmr_runner.checks import ArgumentError
 from cmr_runner.commands.settings import Mistake, Settings
 from cmr_runner.regularizers.ranks import Ranks
 from cmr_runner.spectral.engines import keep_freed_memory, set_spectral_threads
@@ -77,7 +78,7 @@ def build(cfg: DictConfig, group: str, *arguments: Any, **named: Any) -> Any:
         cause = error.__cause__ if isinstance(error, InstantiationException) and error.__cause__ else error
         if isinstance(cause, Mistake) or not isinstance(cause, ValueError | TypeError | InstantiationException):
             raise cause from None
-        raise Mistake(_named(group, cause)) from error
+        raise Mistake(_named(_place(group, error), cause)) from error
 
 
 def _check_keys(group: str, node: DictConfig) -> None:
@@ -108,8 +109,18 @@ def _parameters(target: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return found
 
 
+def _place(group: str, error: BaseException) -> str:
+    """The node that failed: the group, or one inside it (`regularizer.layers`), which Hydra names."""
+    key = (
+        re.search(r"^full_key: (\S+)$", str(error), re.MULTILINE) if isinstance(error, InstantiationException) else None
+    )
+    return key[1] if key else group
+
+
 def _named(group: str, error: BaseException) -> str:
     text = " ".join(str(error).split())
+    if isinstance(error, ArgumentError):
+        return f"{group}.{text}"
     missing = re.search(r"missing \d+ required .*arguments?: '(\w+)'", text)
     if missing:
         return f"{group}.{missing[1]} must be given: {group}.{missing[1]}=…"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from cmr_runner.regularizers.base import Regularizer, StepFigures
-from cmr_runner.regularizers.layers import Layer, LayerRule, unique_weights
+from cmr_runner.regularizers.layers import Layer, LayerRule, require_layers, unique_weights
 from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm, require_number
 from cmr_runner.regularizers.ranks import Ranks, owners
 from cmr_runner.spectral.decomposition import NonFiniteError, saturated, working
@@ -66,7 +66,7 @@ class GradientPenalty(Regularizer):
         for key, value in (("lam", lam), ("rho_spec", rho_spec), ("warmup", warmup)):
             require_number(f"regularizer.{key}", value)
         require("regularizer.every", every, isinstance(every, int) and every >= 1, "an integer >= 1")
-        require("regularizer.layers", self.rule, bool(self.layers), "a rule that admits at least one weight")
+        require_layers(model, self.rule)
         self.mixer = CappedMixing(lam, rho_spec, mixing, warmup * steps_per_epoch)
         self.every = every
         self.step = 0
@@ -185,9 +185,8 @@ class GradientPenalty(Regularizer):
             for part, matrix in zip(weight.parts, weight.matrices(tensor), strict=True):
                 piece = found.gradients.get(weight.name + part)
                 pieces.append(torch.zeros_like(matrix) if piece is None else saturated(piece, tensor.dtype))
-            gradient = (pieces[0] if len(pieces) == 1 else torch.cat(pieces)).reshape(tensor.shape)
             parameters += weight.parameters
-            pulled += weight.pull_back(tensor, gradient)
+            pulled += weight.pull_back(tensor, weight.assembled(pieces, tensor))
         kappa = [found.kappa[layer.name] for layer in self.layers if layer.name in found.kappa]
         return _Spectral(
             parameters, pulled, found.penalty, torch.stack(kappa) if kappa else torch.empty(0), found.skipped

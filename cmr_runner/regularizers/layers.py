@@ -1,76 +1,126 @@
-"""Which weights of a model are regularised, and how their effective values are read and pulled back."""
+"""Which weights of a model are regularised, why the others are not, and how their effective values are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils import parametrize
 
-from cmr_runner.spectral import as_matrix
+from cmr_runner import checks
+from cmr_runner.checks import ArgumentError
+from cmr_runner.regularizers.layouts import WHOLE_WEIGHT, Layout, check_heads, check_split, layout_of
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
 _EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+# What DDP, torch.compile, FSDP and activation checkpointing put into a name.
+_WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
 @dataclass(frozen=True)
 class LayerRule:
-    """Which weights count as layers.
+    """Which weights count as layers, and how fused ones are split.
 
-    include, exclude: name patterns with * and ?, as `layers.*.weight` or `*head*`; include empty means all.
-    types: class names of modules, as `Linear` or `Conv2d`; empty means all but norms and embeddings.
+    include, exclude: name patterns with * and ?, as `layers.*.weight` or `*head*`; include empty means all. The
+    prefixes of wrappers (`module.`, `_orig_mod.`, `_fsdp_wrapped_module.`) need not be in them.
+    types: class names of modules, as `Linear` or `Conv2d`; empty means all but norms, embeddings, what is tied to an
+    embedding, LoRA's factors, and parameters that are no layer's weight.
     min_side: the smallest min(rows, columns); below 2 a spectrum is one number and κ is always 1.
+    split: {name pattern: parts}, where a fused weight is not known by a built-in rule: the number of equal parts along
+    its output side, or the rows of each; 1 keeps a weight whole.
+    heads: True for one matrix per head of attention, as far as the module says how many it has; or
+    {name pattern: number of heads}.
     """
 
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
     types: Sequence[str] = ()
     min_side: int = 2
+    split: Mapping[str, int | Sequence[int]] = field(default_factory=dict)
+    heads: bool | Mapping[str, int] = False
 
     def __post_init__(self) -> None:
         for key in ("include", "exclude", "types"):
             value = getattr(self, key)
-            if isinstance(value, str):
-                raise ValueError(
-                    f"regularizer.layers.{key} must be a list of patterns, got the single string {value!r}"
-                )
-        if isinstance(self.min_side, bool) or not isinstance(self.min_side, int) or self.min_side < 1:
-            raise ValueError(f"regularizer.layers.min_side must be an integer >= 1, got {self.min_side!r}")
+            checks.require(key, value, not isinstance(value, str), "a list of patterns, not one string")
+        checks.integer("min_side", self.min_side, least=1)
+        check_split(self.split)
+        check_heads(self.heads)
 
-    def admits(self, name: str, module: nn.Module, matrix: Tensor) -> bool:
+    def layout(self, module: nn.Module, parent: nn.Module | None, name: str, shape: tuple[int, ...]) -> Layout:
+        parts = next((parts for pattern, parts in self.split.items() if matches(name, [pattern])), None)
+        heads: bool | int
+        if isinstance(self.heads, bool):
+            heads = self.heads
+        else:
+            heads = next((count for pattern, count in self.heads.items() if matches(name, [pattern])), False)
+        return layout_of(module, parent, name, shape, parts=parts, heads=heads)
+
+    def reason_against(self, name: str, weight: Weight, shape: tuple[int, int]) -> str:
+        """Why the matrix is no layer; empty where it is one."""
+        against = self._against_kind(weight)
+        if against:
+            return against
+        if self.include and not matches(name, self.include):
+            return "not in include"
+        if matches(name, self.exclude):
+            return "in exclude"
+        return f"short side {min(shape)} < min_side {self.min_side}" if min(shape) < self.min_side else ""
+
+    def _against_kind(self, weight: Weight) -> str:
         if self.types:
             # By ancestry: a parametrised Linear is a ParametrizedLinear, a subclass of Linear.
-            if not {cls.__name__ for cls in type(module).__mro__} & set(self.types):
-                return False
-        elif isinstance(module, _NORMS + _EMBEDDINGS):
-            return False
-        if self.include and not any(fnmatch(name, pattern) for pattern in self.include):
-            return False
-        return min(matrix.shape) >= self.min_side and not any(fnmatch(name, pattern) for pattern in self.exclude)
+            named = {cls.__name__ for cls in type(weight.module).__mro__} & set(self.types)
+            return "" if named else f"{type(weight.module).__name__} is not in types"
+        if isinstance(weight.module, _NORMS):
+            return "norm"
+        if isinstance(weight.module, _EMBEDDINGS):
+            return "embedding"
+        if any(part.startswith("lora_") for part in weight.name.split(".")):
+            return "LoRA factor"
+        return "" if "weight" in weight.attribute else "bare parameter, no layer's weight"
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a name, with or without the prefixes of wrappers, matches one of the patterns."""
+    bare = ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+    return any(fnmatchcase(name, pattern) or fnmatchcase(bare, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)
 class Weight:
-    """One weight tensor of a module, plain or parametrised, holding one matrix or several stacked ones."""
+    """One weight tensor of a module, plain or parametrised, holding one matrix or several fused ones."""
 
     name: str
     module: nn.Module = field(repr=False)
     attribute: str
-    parts: tuple[str, ...] = ("",)  # suffixes: a fused q, k, v projection holds three matrices
+    layout: Layout = WHOLE_WEIGHT
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The suffixes of its matrices: `.q`, `.k`, `.v` of a fused projection, one empty suffix of a plain weight."""
+        return self.layout.suffixes
 
     @property
     def is_parametrised(self) -> bool:
         return parametrize.is_parametrized(self.module, self.attribute)
 
     @property
+    def behind(self) -> list[nn.Parameter]:
+        """The parameters behind the weight, frozen or not: itself, or the originals of its parametrisation."""
+        return (
+            list(self._parametrisation.parameters()) if self.is_parametrised else [getattr(self.module, self.attribute)]
+        )
+
+    @property
     def parameters(self) -> list[nn.Parameter]:
-        """The trainable parameters behind the weight: itself, or the originals of its parametrisation."""
-        if not self.is_parametrised:
-            return [getattr(self.module, self.attribute)]
-        return [p for p in self._parametrisation.parameters() if p.requires_grad]
+        """Those behind the weight that train now; none where it is frozen."""
+        return [p for p in self.behind if p.requires_grad]
 
     @property
     def _parametrisation(self) -> parametrize.ParametrizationList:
@@ -91,25 +141,38 @@ class Weight:
                 module.training = training
 
     def matrices(self, weight: Tensor) -> list[Tensor]:
-        """The matrices stacked in the (effective) weight."""
-        return [as_matrix(part) for part in weight.chunk(len(self.parts))]
+        """The matrices (m, n) in the (effective) weight."""
+        return self.layout.matrices(weight)
+
+    def assembled(self, matrices: Sequence[Tensor], like: Tensor) -> Tensor:
+        """The inverse of `matrices`: gradients of the matrices as one gradient of the weight's shape."""
+        return self.layout.assembled(matrices, like)
 
     def pull_back(self, weight: Tensor, gradient: Tensor) -> list[Tensor]:
         """A gradient in the effective weight as gradients in `parameters`: the chain rule."""
+        parameters = self.parameters
         if not self.is_parametrised:
-            return [gradient]
-        pulled = torch.autograd.grad(weight, self.parameters, gradient, allow_unused=True)
-        return [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, pulled, strict=True)]
+            return [gradient] if parameters else []
+        if not parameters:
+            return []
+        pulled = torch.autograd.grad(weight, parameters, gradient, allow_unused=True)
+        return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, pulled, strict=True)]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One regularised matrix: part `index` of a weight."""
+    """One matrix: part `index` of a weight. `left_out` says why it is not regularised; empty where it is."""
 
     name: str
     weight: Weight
     index: int
     shape: tuple[int, int]
+    left_out: str = ""
+
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing behind it trains now."""
+        return not self.weight.parameters
 
     def matrix(self) -> Tensor:
         """The effective matrix, detached."""
@@ -118,23 +181,49 @@ class Layer:
 
 
 def find_layers(model: nn.Module, rule: LayerRule) -> list[Layer]:
-    """The layers of a model in the order of its modules; a shared weight counts once."""
-    layers: list[Layer] = []
-    seen: set[int] = set()
-    for weight in _weights(model):
-        with torch.no_grad():
-            tensor = weight.effective()
-        if any(id(p) in seen for p in weight.parameters) or not weight.parameters:
-            continue
-        found = [
-            Layer(weight.name + part, weight, index, (matrix.shape[0], matrix.shape[1]))
-            for index, (part, matrix) in enumerate(zip(weight.parts, weight.matrices(tensor), strict=True))
-            if rule.admits(weight.name + part, weight.module, matrix)
-        ]
-        if found:
-            seen.update(id(p) for p in weight.parameters)
-        layers += found
+    """The layers of a model in the order of its modules, frozen ones too; a shared weight counts once."""
+    return [layer for layer in all_matrices(model, rule) if not layer.left_out]
+
+
+def require_layers(model: nn.Module, rule: LayerRule) -> list[Layer]:
+    """`find_layers`, or an error that says why each weight was left out."""
+    matrices = all_matrices(model, rule)
+    layers = [layer for layer in matrices if not layer.left_out]
+    if not layers:
+        raise ArgumentError("layers", f"layers: no layer to regularise: {_left_out(matrices)}")
     return layers
+
+
+def all_matrices(model: nn.Module, rule: LayerRule) -> list[Layer]:
+    """Every matrix of a model in the order of its modules: the layers, and with the reason those left out."""
+    _refuse_deepspeed(model)
+    embeddings = {
+        id(p): f"{prefix}.{name}".lstrip(".")
+        for prefix, module in model.named_modules()
+        if isinstance(module, _EMBEDDINGS)
+        for name, p in module.named_parameters(recurse=False)
+    }
+    found: list[Layer] = []
+    owner: dict[int, str] = {}  # which weight of a layer holds a parameter
+    for weight, tensor in _weights(model, rule):
+        shared = next((owner[id(p)] for p in weight.behind if id(p) in owner), "")
+        tied = next((embeddings[id(p)] for p in weight.behind if id(p) in embeddings), "")
+        admitted = False
+        for index, (suffix, matrix) in enumerate(zip(weight.parts, weight.matrices(tensor), strict=True)):
+            name, shape = weight.name + suffix, (matrix.shape[0], matrix.shape[1])
+            if shared:
+                against = f"the same parameter as {shared}"
+            elif tied and not isinstance(weight.module, _EMBEDDINGS):
+                against = f"tied to the embedding {tied}"
+            elif not tensor.is_floating_point():
+                against = f"{str(tensor.dtype).removeprefix('torch.')}, not floating point"
+            else:
+                against = rule.reason_against(name, weight, shape)
+            found.append(Layer(name, weight, index, shape, against))
+            admitted |= not against
+        if admitted:
+            owner |= {id(p): weight.name for p in weight.behind}
+    return found
 
 
 def unique_weights(layers: list[Layer]) -> list[Weight]:
@@ -142,22 +231,44 @@ def unique_weights(layers: list[Layer]) -> list[Weight]:
     return list({id(layer.weight): layer.weight for layer in layers}.values())
 
 
-def _weights(model: nn.Module) -> Iterator[Weight]:
-    """Every trainable tensor with at least two dimensions, as its module sees it."""
-    for prefix, module in model.named_modules():
+def _weights(model: nn.Module, rule: LayerRule) -> Iterator[tuple[Weight, Tensor]]:
+    """Every tensor with entries and at least two dimensions, as its module sees it, and its effective value."""
+    modules = dict(model.named_modules())
+    for prefix, module in modules.items():
         if isinstance(module, parametrize.ParametrizationList) or ".parametrizations." in f".{prefix}.":
             continue
-        names = [name for name, p in module.named_parameters(recurse=False) if p.requires_grad]
+        names = [name for name, _ in module.named_parameters(recurse=False)]
         if parametrize.is_parametrized(module):
             names += list(module.parametrizations)
-        for name in names:
-            fused = name == "in_proj_weight"  # torch's attention: q, k and v of equal width, stacked
-            weight = Weight(
-                name=f"{prefix}.{name}" if prefix else name,
-                module=module,
-                attribute=name,
-                parts=(".q", ".k", ".v") if fused else ("",),
-            )
+        for attribute in names:
+            name = f"{prefix}.{attribute}" if prefix else attribute
+            whole = Weight(name, module, attribute)
+            if any(isinstance(p, UninitializedParameter) for p in whole.behind):
+                raise ArgumentError("model", f"model has no shape for {name} yet: run one forward first")
             with torch.no_grad():
-                if weight.effective().ndim >= 2:
-                    yield weight
+                tensor = whole.effective()
+            if tensor.ndim >= 2 and tensor.numel():
+                parent = modules.get(prefix.rpartition(".")[0]) if prefix else None
+                layout = rule.layout(module, parent, name, tuple(tensor.shape))
+                yield Weight(name, module, attribute, layout), tensor
+
+
+def _left_out(matrices: list[Layer]) -> str:
+    """`4 weights were left out because: norm (1), short side 1 < min_side 2 (3: a, b, c)`."""
+    if not matrices:
+        return "the model has no weight with at least two dimensions"
+    counts = Counter(matrix.left_out for matrix in matrices)
+    reasons = [
+        f"{reason} ({', '.join([m.name for m in matrices if m.left_out == reason][:3])}{', …' if count > 3 else ''})"
+        for reason, count in counts.items()
+    ]
+    were = "weight was" if len(matrices) == 1 else "weights were"
+    return f"{len(matrices)} {were} left out because: {'; '.join(reasons)}"
+
+
+def _refuse_deepspeed(model: nn.Module) -> None:
+    partitioned = any(hasattr(p, "ds_id") for p in model.parameters())
+    if partitioned or type(model).__module__.partition(".")[0] == "deepspeed":
+        raise ArgumentError(
+            "model", "model is trained by DeepSpeed, which is not supported: its gradients are not in .grad at the step"
+        )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
+from cmr_runner.checks import ArgumentError
 from cmr_runner.regularizers.base import Regularizer
 from cmr_runner.regularizers.layers import LayerRule, Weight
+from cmr_runner.regularizers.layouts import Layout
 from cmr_runner.regularizers.parametrised import parametrise_
 from cmr_runner.spectral.penalty import require
 
@@ -43,27 +46,31 @@ class Orthogonal(Regularizer):
 
 def _make_orthogonal_(weight: Weight, orthogonal_map: OrthogonalMap) -> None:
     """torch's parametrisation takes the last two dimensions for the matrix; a convolution and a fused q, k, v weight
-    are matrices in another view, so torch's is made on that view and put behind it."""
+    hold their matrices otherwise, so torch's is made on those and put behind the weight's layout."""
     tensor = weight.effective().detach()
-    view = (len(weight.parts), tensor.shape[0] // len(weight.parts), -1)
+    matrices = weight.matrices(tensor)
+    if len({matrix.shape for matrix in matrices}) > 1:
+        raise ArgumentError("layers", f"layers: {weight.name} is split into parts of different shapes")
     stacked = nn.Module()
-    stacked.weight = nn.Parameter(tensor.reshape(view).squeeze(0).clone())
+    stacked.weight = nn.Parameter(matrices[0].clone() if len(matrices) == 1 else torch.stack(matrices))
     parametrizations.orthogonal(stacked, "weight", orthogonal_map)
     (inner,) = stacked.parametrizations["weight"]  # type: ignore[index]
     parametrize.register_parametrization(
-        weight.module, weight.attribute, _OfView(inner, stacked.weight.shape, tensor.shape), unsafe=True
+        weight.module, weight.attribute, _OfMatrices(inner, weight.layout, tensor.shape), unsafe=True
     )
 
 
-class _OfView(nn.Module):
-    """A parametrisation of the same entries in another shape."""
+class _OfMatrices(nn.Module):
+    """A parametrisation of the matrices that a weight of `shape` holds, stacked where there are several."""
 
-    def __init__(self, inner: nn.Module, inner_shape: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    def __init__(self, inner: nn.Module, layout: Layout, shape: torch.Size) -> None:
         super().__init__()
-        self.inner, self.inner_shape, self.shape = inner, inner_shape, shape
+        self.inner, self.layout, self.shape = inner, layout, shape
 
     def forward(self, X: Tensor) -> Tensor:
-        return self.inner(X).reshape(self.shape)
+        W = self.inner(X)
+        return self.layout.assembled([W] if W.ndim == 2 else W.unbind(), W.new_empty(self.shape))
 
     def right_inverse(self, W: Tensor) -> Tensor:
-        return self.inner.right_inverse(W.reshape(self.inner_shape))  # type: ignore[operator]
+        matrices = self.layout.matrices(W)
+        return self.inner.right_inverse(matrices[0] if len(matrices) == 1 else torch.stack(matrices))  # type: ignore[operator]

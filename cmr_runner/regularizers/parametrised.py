@@ -7,17 +7,17 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from cmr_runner.regularizers.layers import LayerRule, Weight, find_layers, unique_weights
+from cmr_runner.checks import ArgumentError
+from cmr_runner.regularizers.layers import LayerRule, Weight, require_layers, unique_weights
 
 
 def parametrise_(model: nn.Module, rule: LayerRule | None, seed: int, put: Callable[[Weight], object]) -> None:
-    """put(weight) for every admitted weight, with torch's global generators seeded, and as they were afterwards."""
-    weights = unique_weights(find_layers(model, rule if rule is not None else LayerRule()))
-    if not weights:
-        raise ValueError(f"regularizer.layers must be a rule that admits at least one weight, got {rule}")
+    """put(weight) for every admitted weight that trains, torch's global generators seeded meanwhile."""
+    layers = require_layers(model, rule if rule is not None else LayerRule())
+    weights = [weight for weight in unique_weights(layers) if weight.parameters]
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         for weight in weights:
             if weight.is_parametrised:
-                raise ValueError(f"regularizer: {weight.name} is parametrised already")
+                raise ArgumentError("model", f"model: {weight.name} is parametrised already")
             put(weight)

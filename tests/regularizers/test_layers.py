@@ -3,7 +3,9 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
+from cmr_runner.checks import ArgumentError
 from cmr_runner.regularizers import CMR, LayerRule, find_layers
+from cmr_runner.regularizers.layers import all_matrices
 
 
 class Mixed(nn.Module):
@@ -23,8 +25,15 @@ def names(model: nn.Module, **rule: object) -> list[str]:
     return [layer.name for layer in find_layers(model, LayerRule(**rule))]  # type: ignore[arg-type]
 
 
-def test_default_rule_takes_matrices_but_no_norms_embeddings_or_frozen_weights() -> None:
-    assert names(Mixed()) == [
+def left_out(model: nn.Module, **rule: object) -> dict[str, str]:
+    matrices = all_matrices(model, LayerRule(**rule))  # type: ignore[arg-type]
+    return {matrix.name: matrix.left_out for matrix in matrices if matrix.left_out}
+
+
+def test_default_rule_takes_matrices_but_no_norms_or_embeddings_and_marks_frozen_ones() -> None:
+    layers = find_layers(Mixed(), LayerRule())
+    assert [layer.name for layer in layers if layer.frozen] == ["frozen.weight"]
+    assert [layer.name for layer in layers if not layer.frozen] == [
         "attention.in_proj_weight.q",
         "attention.in_proj_weight.k",
         "attention.in_proj_weight.v",
@@ -32,6 +41,12 @@ def test_default_rule_takes_matrices_but_no_norms_embeddings_or_frozen_weights()
         "conv.weight",
         "head.weight",
     ]
+    assert left_out(Mixed()) == {
+        "embed.weight": "embedding",
+        "norm.weight": "norm",
+        "norm.bias": "norm",
+        "score.weight": "short side 1 < min_side 2",
+    }
 
 
 def test_shapes_are_out_by_everything_else() -> None:
@@ -42,23 +57,104 @@ def test_shapes_are_out_by_everything_else() -> None:
 
 def test_rule_selects_by_name_type_and_size() -> None:
     assert names(Mixed(), include=["*head*", "conv*"]) == ["conv.weight", "head.weight"]
-    assert names(Mixed(), exclude=["attention*"]) == ["conv.weight", "head.weight"]
+    assert names(Mixed(), exclude=["attention*", "frozen*"]) == ["conv.weight", "head.weight"]
     assert names(Mixed(), types=["Conv2d"]) == ["conv.weight"]
     assert names(Mixed(), types=["Embedding"]) == ["embed.weight"]
-    assert names(Mixed(), min_side=4, exclude=["attention*"]) == ["conv.weight"]
+    assert names(Mixed(), min_side=4, exclude=["attention*", "frozen*"]) == ["conv.weight"]
     assert "score.weight" in names(Mixed(), min_side=1)
 
 
-def test_rule_refuses_a_bare_string_and_a_senseless_size() -> None:
-    with pytest.raises(ValueError, match=r"regularizer.layers.include must be a list"):
-        LayerRule(include="head*")
-    with pytest.raises(ValueError, match=r"regularizer.layers.min_side must be an integer >= 1, got 0"):
-        LayerRule(min_side=0)
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"include": "head*"}, "include must be a list of patterns, not one string, got 'head*'"),
+        ({"min_side": 0}, "min_side must be an integer >= 1, got 0"),
+        ({"split": 3}, "split must map name patterns to numbers of parts, got 3"),
+        ({"split": {"*": 0}}, "split['*'] must be a number of parts >= 1 or the rows of each, got 0"),
+        ({"heads": 4}, "heads must be true, false or a map of name patterns to numbers of heads, got 4"),
+        ({"heads": {"*": "4"}}, "heads['*'] must be an integer >= 1, got '4'"),
+    ],
+)
+def test_rule_refuses_what_makes_no_sense_and_names_the_argument(keys: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentError) as error:
+        LayerRule(**keys)  # type: ignore[arg-type]
+    assert str(error.value) == message
 
 
-def test_a_rule_that_admits_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"regularizer.layers must be a rule that admits at least one weight"):
-        CMR(Mixed(), layers=LayerRule(include=["nothing*"]))
+def test_a_model_without_layers_is_refused_with_the_reason_for_each_weight() -> None:
+    model = nn.Sequential(nn.Embedding(7, 8), nn.LayerNorm([4, 8]), nn.Linear(8, 1))
+    with pytest.raises(ArgumentError) as error:
+        CMR(model)
+    assert str(error.value) == (
+        "layers: no layer to regularise: 4 weights were left out because: embedding (0.weight); "
+        "norm (1.weight, 1.bias); short side 1 < min_side 2 (2.weight)"
+    )
+    with pytest.raises(ArgumentError, match="the model has no weight with at least two dimensions"):
+        CMR(nn.BatchNorm1d(3))
+
+
+class Tied(nn.Module):
+    """A language model in small: a position parameter, and a head that shares the embedding's weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(7, 8)
+        self.position = nn.Parameter(torch.randn(5, 8))
+        self.hidden = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 7, bias=False)
+        self.head.weight = self.tokens.weight
+
+
+def test_tied_heads_bare_parameters_and_lora_factors_are_left_out() -> None:
+    model = Tied()
+    model.hidden.lora_A = nn.ModuleDict({"default": nn.Linear(8, 2, bias=False)})  # as PEFT keeps them
+    model.hidden.lora_B = nn.Parameter(torch.zeros(8, 2))  # as loralib keeps them
+    assert names(model) == ["hidden.weight"]
+    assert left_out(model) == {
+        "position": "bare parameter, no layer's weight",
+        "tokens.weight": "embedding",
+        "hidden.lora_A.default.weight": "LoRA factor",
+        "hidden.lora_B": "LoRA factor",
+        "head.weight": "tied to the embedding tokens.weight",
+    }
+    assert names(model, types=["Tied"]) == ["position"]
+
+
+def test_a_weight_of_two_modules_counts_once() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].weight = model[0].weight
+    assert names(model) == ["0.weight"]
+    assert left_out(model) == {"1.weight": "the same parameter as 0.weight"}
+
+
+def test_patterns_need_not_name_the_prefixes_of_wrappers() -> None:
+    model = nn.ModuleDict({"module": nn.ModuleDict({"_orig_mod": nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))})})
+    assert names(model, include=["0.*"]) == ["module._orig_mod.0.weight"]
+    assert names(model, exclude=["module._orig_mod.0.*"]) == ["module._orig_mod.1.weight"]
+    compiled = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), backend="eager")
+    assert names(compiled, include=["1.weight"]) == ["_orig_mod.1.weight"]
+
+
+def test_a_weight_frozen_later_gets_no_gradient_and_an_unfrozen_one_does() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    model[0].requires_grad_(False)
+    cmr = CMR(model, mixing="uncapped", engine="exact")
+    cmr.add_gradients()
+    assert [p.weight.grad is None for p in model] == [True, False, False]
+    model.zero_grad()
+    model[0].requires_grad_(True)
+    model[1].requires_grad_(False)
+    cmr.add_gradients()
+    assert [p.weight.grad is None for p in model] == [False, True, False]
+
+
+def test_a_lazy_weight_and_deepspeed_are_refused_in_one_sentence() -> None:
+    with pytest.raises(ArgumentError, match=r"^model has no shape for weight yet: run one forward first$"):
+        CMR(nn.LazyLinear(4))
+    partitioned = nn.Linear(4, 4)
+    partitioned.weight.ds_id = 0  # what ZeRO puts on every parameter
+    with pytest.raises(ArgumentError, match=r"^model is trained by DeepSpeed, which is not supported: "):
+        CMR(partitioned)
 
 
 def test_part_of_a_fused_weight_gets_gradient_alone() -> None:
