@@ -57,7 +57,7 @@ def run_again(run: Path, output: Path) -> Path:
     environment = {"ATEN_CPU_CAPABILITY": instructions.lower(), "MKL_ENABLE_INSTRUCTIONS": instructions}
     command = [sys.executable, "-m", "cmr_runner", *words(record), f"output_root={output}", "progress=none"]
     subprocess.run(command, env=os.environ | environment, check=False, cwd=ROOT)  # what it wrote tells how it ended
-    return output / run.parent.name / run.name
+    return next((path.parent for path in output.glob("*/*/run.json")), output)  # a revision may have moved it
 
 
 def differences(committed: Path, again: Path) -> list[str]:

@@ -7,7 +7,7 @@ import io
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from cmr_runner.commands.settings import Mistake, Settings
 from cmr_runner.commands.stopping import STOP
 from cmr_runner.runs import aside
 from cmr_runner.runs.directory import FINAL_STATUSES, RunDirectory
-from cmr_runner.runs.identity import Identity, same_config
+from cmr_runner.runs.identity import Document, Identity, document, recorded_document, same
 from cmr_runner.runs.lock import Held, run_lock
 from cmr_runner.runs.outcome import Outcome
 from cmr_runner.runs.provenance import differences, now, provenance, same_conditions
@@ -41,6 +41,10 @@ class Job:
     directory: Path
     command: str
     notes: dict[str, str] = field(default_factory=dict)  # file name → text, for .hydra/
+
+    @property
+    def document(self) -> Document:
+        return document(self.choices, self.config, self.identity.revision)
 
 
 def execute(
@@ -104,7 +108,7 @@ class _Execution:
     def outcome(self) -> Outcome:
         aside.settle(self.run.path)
         record = self.run.read()
-        if record and not same_config(record.get("config") or {}, self.job.config):
+        if record and not same(recorded_document(record), self.job.document):
             return self._ended("failed", f"{self.run.path} holds the run of another configuration: move it away")
         if record and record.get("status") in FINAL_STATUSES and not self.job.settings.force:
             return self._as_before(record)
@@ -144,7 +148,7 @@ class _Execution:
             if (
                 record
                 and record.get("status") == "completed"
-                and same_config(record.get("config") or {}, self.job.config)
+                and same(recorded_document(record), self.job.document)
                 and same_conditions(record.get("provenance") or {}, facts)
             ):
                 return RunDirectory(path)
@@ -157,7 +161,7 @@ class _Execution:
         self.run.prepare()
         self.run.copy_results(twin)
         self.run.write_notes(self.job.notes)
-        own = {"identity": asdict(self.job.identity), "choices": self.job.choices}
+        own = {"identity": self.job.identity.as_dict(), "choices": self.job.choices}
         self.run.write({**record, **own, "provenance": {**record["provenance"], "copied_from": source}})
         return self._ended("skipped", f"copied from {source}, completed under the same conditions")
 
@@ -213,7 +217,7 @@ class _Execution:
         self.run.write(
             {
                 "status": status,
-                "identity": asdict(job.identity),
+                "identity": job.identity.as_dict(),
                 "choices": job.choices,
                 "config": job.config,
                 "provenance": facts,

@@ -7,10 +7,10 @@ from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from cmr_runner.commands.settings import cores, parallel_jobs
-from cmr_runner.runs.identity import Identity, config_hash, deciding_config, readable_name
+from cmr_runner.runs.identity import OWN_ADDED, Identity, document, document_hash, readable_name
 
 NO_EXPERIMENT = "single"
 CONFIG_NAME = "config"
@@ -34,6 +34,22 @@ def plain_config(cfg: DictConfig) -> dict[str, Any]:
     }
 
 
+def constructor_config(cfg: DictConfig) -> DictConfig:
+    """A copy of `cfg` without the notes on older runs (`_added_`), which no constructor takes."""
+    copy = cfg.copy()
+    with open_dict(copy):
+        _drop_notes(copy)
+    return copy
+
+
+def _drop_notes(node: DictConfig) -> None:
+    node.pop(OWN_ADDED, None)
+    for key in node:
+        child = node._get_node(key)
+        if isinstance(child, DictConfig) and not child._is_none() and not child._is_interpolation():
+            _drop_notes(child)
+
+
 def job_choices(hydra_node: DictConfig) -> dict[str, str | None]:
     """Which file of each group was composed, Hydra's own groups aside."""
     choices = hydra_node.runtime.choices
@@ -44,10 +60,12 @@ def identity_of(cfg: DictConfig, hydra_node: DictConfig) -> Identity:
     config = plain_config(cfg)
     choices = job_choices(hydra_node)
     default_choices, default_config = _defaults(hydra_node.job.config_name, tuple(sorted(choices.items())))
+    decided = document(choices, config)
     return Identity(
-        hash=config_hash(deciding_config(config)),
+        hash=document_hash(decided),
         experiment=choices.get("experiment") or NO_EXPERIMENT,
         name=readable_name(choices, config, default_choices, default_config),
+        revision=decided.get("revision", 0),
     )
 
 

@@ -93,7 +93,7 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     def build(device: str, ranks: Ranks | None = None) -> Trainer:
         from cmr_runner.commands.building import build_trainer
 
-        return build_trainer(cfg, settings, device, ranks)
+        return build_trainer(naming.constructor_config(cfg), settings, device, ranks)
 
     if processes() > 1:
         return execute_together(task, build, progress, should_stop)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from cmr_runner.runs.columns import LAYERS, METRICS, RUN_FILE, SPECTRA, TEXT_COLUMNS
+from cmr_runner.runs.identity import recorded_document, without_seed
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,8 @@ class Run:
 
     @cached_property
     def recipe(self) -> dict[str, str]:
-        """What two seeds of one experiment have in common: choices and configuration without the seed."""
-        choices = {key: value for key, value in self.choices.items() if key != "experiment"}
-        shared = {key: value_text(value) for key, value in self.config.items() if not self._is_seed(key, value)}
-        return choices | shared
+        """What two seeds of one experiment have in common: what decides the result, without the seed."""
+        return {key: value_text(value) for key, value in without_seed(recorded_document(self.record)).items()}
 
     @cached_property
     def fields(self) -> dict[str, Any]:
@@ -148,10 +147,6 @@ class Run:
     def ending(self) -> str:
         """How the run ended, in the word a legend uses: `completed`, `cut short` or its status."""
         return "cut short" if self.status == "completed" and not self.complete else self.status
-
-    def _is_seed(self, key: str, value: Any) -> bool:
-        # `dataset.seed: ${seed}` resolves to the run's seed: a copy of it must not part the seeds of a group.
-        return key == "seed" or (key.endswith(".seed") and value == self.seed)
 
 
 def read_columns(path: Path) -> Columns:
