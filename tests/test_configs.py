@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from run_process import call, directories, record
 
-from cmr_runner.commands import building, naming
+from cmr_runner.commands import building, composition
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.training.loop import Trainer
 
@@ -70,7 +70,7 @@ def trained(choices: dict[str, str], weights: dict[str, Path]) -> tuple[Trainer,
         cfg[group] = node(group, option)
     if choices.get("init") == "checkpoint":
         cfg.init.path = str(weights[choices["model"]])
-    config = naming.plain_config(cfg)
+    config = composition.plain_config(cfg)
     trainer = building.build_trainer(cfg, settings_of(config), "cpu")
     *_, last = trainer.run()
     return trainer, last.metrics
@@ -175,6 +175,6 @@ def test_capped_mixing_keys_mean_the_same_for_every_penalty() -> None:
 def test_a_mistake_is_named_by_its_key(override: str, message: str) -> None:
     cfg = composed(override)
     with pytest.raises(Mistake) as error:
-        building.build_trainer(cfg, settings_of(naming.plain_config(cfg)), "cpu")
+        building.build_trainer(cfg, settings_of(composition.plain_config(cfg)), "cpu")
     assert message in str(error.value)
     assert "\n" not in str(error.value)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmr_runner.commands.choosing import OneLineParser, exit_code
+from cmr_runner.commands.arguments import OneLineParser, exit_code
 from cmr_runner.results.text_table import aligned
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cmr_runner.commands.progress import Progress
 from cmr_runner.commands.settings import Mistake, Settings
-from cmr_runner.commands.stopping import STOP
+from cmr_runner.commands.signals import STOP
 from cmr_runner.runs import aside
 from cmr_runner.runs.directory import FINAL_STATUSES, RunDirectory
 from cmr_runner.runs.identity import Document, Identity, document, recorded_document, same

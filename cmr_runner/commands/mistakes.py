@@ -21,7 +21,7 @@ from hydra.errors import (
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cmr_runner.commands.naming import CONFIG_NAME, config_directory
+from cmr_runner.commands.composition import CONFIG_NAME, config_directory
 
 LAUNCHER_PLUGINS = {"submitit_local": "submitit", "submitit_slurm": "submitit", "ray": "ray"}
 LONGEST = 400

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from cmr_runner.commands.choosing import INTERRUPTED, OneLineParser, chosen_runs, exit_code, runs_parser
+from cmr_runner.commands.arguments import INTERRUPTED, OneLineParser, chosen_runs, exit_code, runs_parser
 from cmr_runner.commands.settings import cores
 from cmr_runner.figures.catalogue import FIGURES, NAMES, by_figure
 from cmr_runner.figures.drawing import DrawingJob, outcomes, write_captions

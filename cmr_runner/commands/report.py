@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from cmr_runner.commands.choosing import OneLineParser, chosen_runs, exit_code, runs_parser
+from cmr_runner.commands.arguments import OneLineParser, chosen_runs, exit_code, runs_parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,13 +17,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from cmr_runner.commands import mistakes, naming
+from cmr_runner.commands import composition, mistakes
 from cmr_runner.commands.execution import FULL, Job, execute, failure_text
 from cmr_runner.commands.progress import Progress, say
 from cmr_runner.commands.settings import Mistake, settings_of
-from cmr_runner.commands.stopping import STOP
+from cmr_runner.commands.signals import STOP
 from cmr_runner.commands.sweep import Journal, StopCheck, report_text, sweep_exit_code
-from cmr_runner.commands.together import end_process, execute_together, processes
+from cmr_runner.commands.torchrun import end_process, execute_together, processes
 from cmr_runner.runs.identity import deciding_config
 from cmr_runner.runs.outcome import Outcome
 from cmr_runner.runs.provenance import shell_command
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 COMMAND_VARIABLE = "CMR_RUNNER_COMMAND"
 
-naming.register_resolvers()
+composition.register_resolvers()
 # conf/hydra/launcher/*.yaml extend the plugins' own settings by bearing their names, which Hydra 1.3 warns about.
 warnings.filterwarnings("ignore", message=r"(?s).*is validated against ConfigStore schema with the same name")
 
@@ -75,13 +75,13 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     alone = launcher == "basic"
     if not alone and node.mode != RunMode.MULTIRUN:
         raise Mistake(f"hydra/launcher={launcher} is for sweeps: add -m")
-    config = naming.plain_config(cfg)
+    config = composition.plain_config(cfg)
     settings = settings_of(config, alone=alone and processes() == 1)
-    identity = naming.identity_of(cfg, node)
+    identity = composition.identity_of(cfg, node)
     task = Job(
         settings=settings,
         identity=identity,
-        choices=naming.job_choices(node),
+        choices=composition.job_choices(node),
         config=deciding_config(config),
         directory=Path(node.runtime.output_dir),
         command=os.environ.get(COMMAND_VARIABLE) or shell_command(),
@@ -93,7 +93,7 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     def build(device: str, ranks: Ranks | None = None) -> Trainer:
         from cmr_runner.commands.building import build_trainer
 
-        return build_trainer(naming.constructor_config(cfg), settings, device, ranks)
+        return build_trainer(composition.constructor_config(cfg), settings, device, ranks)
 
     if processes() > 1:
         return execute_together(task, build, progress, should_stop)
@@ -152,9 +152,9 @@ def _main(arguments: list[str]) -> int:
     trouble = 0
     with STOP.listening():
         try:
-            hydra.main(config_path=str(naming.config_directory()), config_name=naming.CONFIG_NAME, version_base="1.3")(
-                job
-            )()
+            hydra.main(
+                config_path=str(composition.config_directory()), config_name=composition.CONFIG_NAME, version_base="1.3"
+            )(job)()
         except KeyboardInterrupt:
             trouble = 128 + (STOP.signal or 2)
         except Exception as error:

@@ -20,7 +20,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from cmr_runner.commands.settings import parallel_jobs
-from cmr_runner.commands.stopping import STOP
+from cmr_runner.commands.signals import STOP
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.atomic import replace_file
 from cmr_runner.runs.outcome import FAILURE, Outcome

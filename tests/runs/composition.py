@@ -6,7 +6,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from cmr_runner.commands.naming import config_directory, job_choices, plain_config
+from cmr_runner.commands.composition import config_directory, job_choices, plain_config
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_process import call, record
 
-from cmr_runner.commands.naming import config_directory
+from cmr_runner.commands.composition import config_directory
 from cmr_runner.runs import identity
 from cmr_runner.runs.identity import (
     INCIDENTAL,

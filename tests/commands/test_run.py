@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from run_process import call, only_directory, record, results, run
 
-from cmr_runner.commands.naming import config_directory
+from cmr_runner.commands.composition import config_directory
 
 
 def test_a_run_leaves_every_file_and_says_where(tmp_path: Path) -> None:
