@@ -146,7 +146,7 @@ class GradientPenalty(Regularizer):
 
     def _evaluate_group(self, group: str, effective: dict[str, Tensor]) -> BatchPenalty:
         tensors = [
-            layer.weight.matrices(effective[layer.weight.name].detach())[layer.index] for layer in self._groups[group]
+            layer.weight.matrix(effective[layer.weight.name].detach(), layer.index) for layer in self._groups[group]
         ]
         # A copy, even of a single layer: a penalty may return what it was given as its gradient (L2), to be scaled.
         return self.penalty(torch.stack([working(matrix) for matrix in tensors]), group=group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import torch
@@ -61,18 +61,16 @@ class LayerRule:
             heads = next((count for pattern, count in self.heads.items() if matches(name, [pattern])), False)
         return layout_of(module, parent, name, shape, parts=parts, heads=heads)
 
-    def reason_against(self, name: str, weight: Weight, shape: tuple[int, int]) -> str:
-        """Why the matrix is no layer; empty where it is one."""
-        against = self._against_kind(weight)
-        if against:
-            return against
+    def reason_against(self, name: str, shape: tuple[int, int]) -> str:
+        """Why a matrix of a layer's weight is left out; empty where it is not."""
+        if min(shape) < self.min_side:
+            return f"short side {min(shape)} < min_side {self.min_side}"
         if self.include and not matches(name, self.include):
             return "not in include"
-        if matches(name, self.exclude):
-            return "in exclude"
-        return f"short side {min(shape)} < min_side {self.min_side}" if min(shape) < self.min_side else ""
+        return "in exclude" if matches(name, self.exclude) else ""
 
-    def _against_kind(self, weight: Weight) -> str:
+    def reason_against_kind(self, weight: Weight) -> str:
+        """Why a weight is no layer's, whatever its name; empty where it may be one."""
         if self.types:
             # By ancestry: a parametrised Linear is a ParametrizedLinear, a subclass of Linear.
             named = {cls.__name__ for cls in type(weight.module).__mro__} & set(self.types)
@@ -144,6 +142,10 @@ class Weight:
         """The matrices (m, n) in the (effective) weight."""
         return self.layout.matrices(weight)
 
+    def matrix(self, weight: Tensor, index: int) -> Tensor:
+        """One of them."""
+        return self.layout.matrix(weight, index)
+
     def assembled(self, matrices: Sequence[Tensor], like: Tensor) -> Tensor:
         """The inverse of `matrices`: gradients of the matrices as one gradient of the weight's shape."""
         return self.layout.assembled(matrices, like)
@@ -177,7 +179,7 @@ class Layer:
     def matrix(self) -> Tensor:
         """The effective matrix, detached."""
         with torch.no_grad():
-            return self.weight.matrices(self.weight.effective())[self.index].detach()
+            return self.weight.matrix(self.weight.effective(), self.index).detach()
 
 
 def find_layers(model: nn.Module, rule: LayerRule) -> list[Layer]:
@@ -204,24 +206,25 @@ def all_matrices(model: nn.Module, rule: LayerRule) -> list[Layer]:
         for name, p in module.named_parameters(recurse=False)
     }
     found: list[Layer] = []
-    owner: dict[int, str] = {}  # which weight of a layer holds a parameter
+    owner: dict[int, str] = {}  # which layer's weight holds a parameter
     for weight, tensor in _weights(model, rule):
         shared = next((owner[id(p)] for p in weight.behind if id(p) in owner), "")
         tied = next((embeddings[id(p)] for p in weight.behind if id(p) in embeddings), "")
-        admitted = False
-        for index, (suffix, matrix) in enumerate(zip(weight.parts, weight.matrices(tensor), strict=True)):
-            name, shape = weight.name + suffix, (matrix.shape[0], matrix.shape[1])
-            if shared:
-                against = f"the same parameter as {shared}"
-            elif tied and not isinstance(weight.module, _EMBEDDINGS):
-                against = f"tied to the embedding {tied}"
-            elif not tensor.is_floating_point():
-                against = f"{str(tensor.dtype).removeprefix('torch.')}, not floating point"
-            else:
-                against = rule.reason_against(name, weight, shape)
-            found.append(Layer(name, weight, index, shape, against))
-            admitted |= not against
-        if admitted:
+        against = rule.reason_against_kind(weight)
+        if shared:
+            against = f"the same parameter as {shared}"
+        elif tied and not isinstance(weight.module, _EMBEDDINGS):
+            against = f"tied to the embedding {tied}"
+        elif not tensor.is_floating_point():
+            against = f"{str(tensor.dtype).removeprefix('torch.')}, not floating point"
+        of_weight = [
+            Layer(weight.name + suffix, weight, i, shape, against or rule.reason_against(weight.name + suffix, shape))
+            for i, (suffix, shape) in enumerate(zip(weight.parts, weight.layout.shapes(tensor), strict=True))
+        ]
+        if all(layer.left_out for layer in of_weight):  # told once: a depthwise convolution has hundreds of groups
+            found.append(replace(of_weight[0], name=weight.name))
+        else:
+            found += of_weight
             owner |= {id(p): weight.name for p in weight.behind}
     return found
 

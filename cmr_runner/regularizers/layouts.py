@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -37,10 +38,22 @@ class Layout:
     def suffixes(self) -> tuple[str, ...]:
         return tuple(suffix for suffix, _ in self.parts)
 
+    def shapes(self, weight: Tensor) -> list[tuple[int, int]]:
+        """(m, n) of each matrix."""
+        m, n = self._whole(weight).shape
+        return [(len(range(*rows.indices(m))) if isinstance(rows, slice) else len(rows), n) for _, rows in self.parts]
+
+    def matrix(self, weight: Tensor, index: int) -> Tensor:
+        """Matrix `index` (m, n) in the tensor."""
+        M, rows = self._whole(weight), self.parts[index][1]
+        return M if rows is WHOLE else M[rows]
+
     def matrices(self, weight: Tensor) -> list[Tensor]:
-        """The matrices (m, n) in the tensor; `assembled` is the inverse."""
-        M = weight.mT if self.transposed else as_matrix(weight)
-        return [M if rows is WHOLE else M[rows] for _, rows in self.parts]
+        """The matrices in the tensor; `assembled` is the inverse."""
+        return [self.matrix(weight, index) for index in range(len(self.parts))]
+
+    def _whole(self, weight: Tensor) -> Tensor:
+        return weight.mT if self.transposed else as_matrix(weight)
 
     def assembled(self, matrices: Sequence[Tensor], like: Tensor) -> Tensor:
         """The tensor of `like`'s shape that holds these matrices."""
@@ -121,7 +134,7 @@ def _fused(module: nn.Module, parent: nn.Module | None, owner: str, attribute: s
         return _equal([".q", ".k"], m)
     if owner in ("qkv", "to_qkv", "Wqkv", "c_attn") and (m == 3 * columns or (owner == "qkv" and m % 3 == 0)):
         if getattr(parent, "head_first", False):  # timm's MaxxViT: q, k and v of one head, then those of the next
-            rows = torch.arange(m).view(parent.num_heads, 3, -1)  # type: ignore[union-attr,arg-type]
+            rows = torch.arange(m, device="cpu").view(parent.num_heads, 3, -1)  # type: ignore[union-attr,arg-type]
             return [(name, rows[:, i].flatten()) for i, name in enumerate((".q", ".k", ".v"))]
         return _equal([".q", ".k", ".v"], m)
     return []
@@ -148,7 +161,7 @@ def _by_head(
         yield from parts
         return
     for suffix, rows in parts:
-        of_part = torch.arange(m)[rows]
+        of_part = torch.arange(m, device="cpu")[rows]
         # By width first: with grouped queries k and v have fewer heads than q.
         count = len(of_part) // width if width is not None else fixed or 1
         if len(of_part) % count:
@@ -169,8 +182,7 @@ def _equal(names: Sequence[str], m: int) -> list[Part]:
 
 
 def _stacked(names: Sequence[str], sizes: Sequence[int]) -> list[Part]:
-    ends = torch.tensor(sizes).cumsum(0).tolist()
-    return [(name, slice(end - size, end)) for name, size, end in zip(names, sizes, ends, strict=True)]
+    return [(name, slice(end - size, end)) for name, size, end in zip(names, sizes, accumulate(sizes), strict=True)]
 
 
 def check_split(split: object) -> None:
