@@ -12,20 +12,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from cmr_runner.data.arguments import data_root
 from cmr_runner.data.mnist import mnist
 from cmr_runner.data.torchvision_import import import_torchvision
-from cmr_runner.data.validation import data_root
 from cmr_runner.inits import orthogonal_
 from cmr_runner.models import MLP
 from cmr_runner.regularizers import Regularizer
 from cmr_runner.training.loop import Trainer
-from cmr_runner.training.optimizers import adam
+from cmr_runner.training.optimizers import optimizer_of
 from cmr_runner.training.seeding import generator
 
 
@@ -69,7 +70,12 @@ class Ours:
         model = network()
         regularizer = Regularizer(model)
         self.run = Trainer(
-            model=model, data=mnist(), regularizer=regularizer, optimizer=adam(model), seed=0, epochs=epochs
+            model=model,
+            data=mnist(),
+            regularizer=regularizer,
+            optimizer=optimizer_of(partial(torch.optim.Adam), model),
+            seed=0,
+            epochs=epochs,
         ).run()
         next(self.run)  # epoch 0: before training
 

@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from run_process import call, directories, record
 
-from cmr_runner.commands import building, composition
+from cmr_runner.commands import composition, construction
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.training.loop import Trainer
 
@@ -59,7 +59,7 @@ def saved_weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A file of weights for each model, for init=checkpoint."""
     folder = tmp_path_factory.mktemp("weights")
     for name in options("model"):
-        model = building.build(OmegaConf.create({"model": node("model", name)}), "model", (1, 8, 8), 10)
+        model = construction.build(OmegaConf.create({"model": node("model", name)}), "model", (1, 8, 8), 10)
         torch.save(model.state_dict(), folder / f"{name}.pt")
     return {name: folder / f"{name}.pt" for name in options("model")}
 
@@ -71,7 +71,7 @@ def trained(choices: dict[str, str], weights: dict[str, Path]) -> tuple[Trainer,
     if choices.get("init") == "checkpoint":
         cfg.init.path = str(weights[choices["model"]])
     config = composition.plain_config(cfg)
-    trainer = building.build_trainer(cfg, settings_of(config), "cpu")
+    trainer = construction.build_trainer(cfg, settings_of(config), "cpu")
     *_, last = trainer.run()
     return trainer, last.metrics
 
@@ -167,14 +167,14 @@ def test_capped_mixing_keys_mean_the_same_for_every_penalty() -> None:
             "regularizer.layers: no layer to regularise: 3 weights were left out because: not in include",
         ),
         ("regularizer.layers.min_side=0", "regularizer.layers.min_side must be an integer >= 1, got 0"),
-        ("init.gain=0", "init.gain must be > 0, got 0"),
-        ("optimizer.lr=0", "optimizer.lr must be > 0 and finite, got 0"),
-        ("model.depth=0", "model.depth must be an integer >= 1, got 0"),
+        ("init.gain=0", "init.gain must be in (0, 1000000.0], got 0"),
+        ("optimizer.lr=0", "optimizer.lr must be > 0, got 0"),
+        ("model.depth=0", "model.depth must be an integer in [1, 4096], got 0"),
     ],
 )
 def test_a_mistake_is_named_by_its_key(override: str, message: str) -> None:
     cfg = composed(override)
     with pytest.raises(Mistake) as error:
-        building.build_trainer(cfg, settings_of(composition.plain_config(cfg)), "cpu")
+        construction.build_trainer(cfg, settings_of(composition.plain_config(cfg)), "cpu")
     assert message in str(error.value)
     assert "\n" not in str(error.value)

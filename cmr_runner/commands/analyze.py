@@ -81,7 +81,7 @@ def table_of(path: Path, options: argparse.Namespace) -> pd.DataFrame:
         exclude=saved.get("exclude", ()) if options.exclude is None else options.exclude,
         min_side=saved.get("min_side", 2),
     )
-    state = read_state_dict(file, key="PATH")
+    state = read_state_dict(file)
     table = analyze(
         module_of(state, orthogonal_map=settings.get("orthogonal_map", "cayley")),
         layers=rule,

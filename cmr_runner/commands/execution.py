@@ -112,7 +112,7 @@ class _Execution:
             return self._ended("failed", f"{self.run.path} holds the run of another configuration: move it away")
         if record and record.get("status") in FINAL_STATUSES and not self.job.settings.force:
             return self._as_before(record)
-        from cmr_runner.commands.building import resolve_device
+        from cmr_runner.commands.construction import resolve_device
 
         device = resolve_device(self.job.settings.device)
         if record is None and not self.job.settings.force:

@@ -91,13 +91,20 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     progress = Progress(settings.progress, prefix=prefix, alone=alone, debug=settings.debug)
 
     def build(device: str, ranks: Ranks | None = None) -> Trainer:
-        from cmr_runner.commands.building import build_trainer
+        from cmr_runner.commands.construction import build_trainer, find_modules_in
 
+        find_modules_in(*_module_folders(node))
         return build_trainer(composition.constructor_config(cfg), settings, device, ranks)
 
     if processes() > 1:
         return execute_together(task, build, progress, should_stop)
     return execute(task, build, progress, should_stop)
+
+
+def _module_folders(node: DictConfig) -> list[Path]:
+    """Where a user's own modules lie: in --config-dir, beside it, or where the command was started."""
+    given = [Path(source.path) for source in node.runtime.config_sources if source.provider == "command-line"]
+    return [*given, *(folder.parent for folder in given), Path(node.runtime.cwd)]
 
 
 def _held_back(cfg: DictConfig, journal: Journal | None, directory: Path) -> Outcome | None:

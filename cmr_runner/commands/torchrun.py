@@ -66,7 +66,7 @@ def _lead(
 
 
 def _follow(job: Job, build: Callable[[str], Trainer], ranks: Ranks, should_stop: Callable[[], bool]) -> Outcome:
-    from cmr_runner.commands.building import resolve_device
+    from cmr_runner.commands.construction import resolve_device
     from cmr_runner.commands.signals import STOP
     from cmr_runner.training.loop import Diverged, Interrupted
 

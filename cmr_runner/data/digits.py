@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
+from cmr_runner.data.arguments import limit
 from cmr_runner.data.dataset import Dataset
-from cmr_runner.data.validation import limit
 
 
 def digits(train_limit: int | None = None, test_limit: int | None = None) -> Dataset:

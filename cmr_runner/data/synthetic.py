@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from cmr_runner.checks import integer, number
+from cmr_runner.data.arguments import MOST_EXAMPLES, example_shape
 from cmr_runner.data.dataset import Dataset
-from cmr_runner.data.validation import example_shape, finite_number, whole_number
 
 _LATENT = 16
 
@@ -26,10 +27,11 @@ def synthetic(
     different training seeds see the same examples.
     """
     sizes = example_shape("shape", shape)
-    classes = whole_number("classes", classes, least=2)
-    train, test = whole_number("train", train), whole_number("test", test)
-    spread = finite_number("spread", spread, positive=True)
-    generator = np.random.default_rng(whole_number("seed", seed, least=0))
+    integer("classes", classes, least=2, most=2**16)
+    integer("train", train, least=1, most=MOST_EXAMPLES)
+    integer("test", test, least=1, most=MOST_EXAMPLES)
+    number("spread", spread, above=0)
+    generator = np.random.default_rng(integer("seed", seed, least=0))
 
     features = math.prod(sizes)
     centres = generator.standard_normal((classes, _LATENT))

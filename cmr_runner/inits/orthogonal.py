@@ -3,13 +3,13 @@
 import torch
 from torch import Generator, nn
 
-from cmr_runner.inits.weights import matrices_of, positive, zero_biases_
+from cmr_runner.inits.weights import factor, matrices_of, zero_biases_
 from cmr_runner.spectral import as_matrix, singular_values
 
 
 def orthogonal_(model: nn.Module, generator: Generator, *, gain: float = 1.0) -> None:
     """Orthogonal rows or columns, whichever are fewer, scaled by `gain`; biases zero. gain = 0.06 is the κ-stress."""
-    positive("gain", gain)
+    factor("gain", gain)
     for weight in matrices_of(model):
         nn.init.orthogonal_(weight, gain=gain, generator=generator)
     zero_biases_(model)
@@ -22,7 +22,7 @@ def rescaled_(model: nn.Module, generator: Generator, *, gain: float = 0.06, sig
     The control for what a change of scale alone does to the κ-stress. After an orthogonal start this is orthogonal
     with gain `sigma_max` up to rounding, and draws the same directions from the same seed.
     """
-    positive("sigma_max", sigma_max)
+    factor("sigma_max", sigma_max)
     orthogonal_(model, generator, gain=gain)
     for weight in matrices_of(model):
         weight.mul_(sigma_max / float(singular_values(as_matrix(weight))[0]))

@@ -5,8 +5,11 @@ import math
 import torch
 from torch import Generator, Tensor, nn
 
-from cmr_runner.inits.weights import matrices_of, positive, zero_biases_
+from cmr_runner.checks import number
+from cmr_runner.inits.weights import factor, matrices_of, zero_biases_
 from cmr_runner.spectral import as_matrix
+
+LARGEST_KAPPA = 1e7  # about 1 / eps of float32, in which the weights are kept
 
 
 @torch.no_grad()
@@ -16,9 +19,8 @@ def prescribed_kappa_(model: nn.Module, generator: Generator, *, kappa: float = 
     U and V are random orthogonal. Scale 1 carries a signal's mean square on as an orthogonal start with gain 1 does,
     so what differs is κ alone. Built in float64; rounding to float32 changes κ by a factor of about 1 ± 1e-8 · kappa.
     """
-    positive("scale", scale)
-    if not 1 <= kappa < math.inf:
-        raise ValueError(f"init.kappa must be >= 1, got {kappa}")
+    factor("scale", scale)
+    number("kappa", kappa, least=1, most=LARGEST_KAPPA)
     for weight in matrices_of(model):
         m, n = as_matrix(weight).shape
         r = min(m, n)

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
+from cmr_runner.checks import number
+
 _WITH_MATRIX = (nn.Linear, nn.modules.conv._ConvNd)
 
 
@@ -26,7 +28,6 @@ def zero_biases_(model: nn.Module) -> None:
             nn.init.zeros_(bias)
 
 
-def positive(key: str, value: float) -> float:
-    if not value > 0:
-        raise ValueError(f"init.{key} must be > 0, got {value}")
-    return value
+def factor(argument: str, value: float) -> float:
+    """A factor of a weight's values: products of larger ones leave float32 at once."""
+    return number(argument, value, above=0, most=1e6)

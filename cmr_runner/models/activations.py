@@ -2,6 +2,8 @@
 
 from torch import nn
 
+from cmr_runner.checks import one_of
+
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
     "relu": nn.ReLU,
@@ -12,6 +14,4 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 
 def activation_named(name: str) -> nn.Module:
-    if name not in ACTIVATIONS:
-        raise ValueError(f"model.activation must be one of {', '.join(ACTIVATIONS)}, got {name}")
-    return ACTIVATIONS[name]()
+    return ACTIVATIONS[one_of("activation", name, list(ACTIVATIONS))]()

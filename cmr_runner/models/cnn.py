@@ -5,8 +5,9 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
+from cmr_runner.checks import require
 from cmr_runner.models.activations import activation_named
-from cmr_runner.models.shapes import at_least_one, image_shape
+from cmr_runner.models.shapes import image_shape, width_of
 
 
 class CNN(nn.Module):
@@ -21,9 +22,8 @@ class CNN(nn.Module):
         activation: str = "relu",
     ) -> None:
         super().__init__()
-        if not channels:
-            raise ValueError(f"model.channels must name at least one layer, got {list(channels)}")
-        sizes = [image_shape("cnn", input_shape)[0], *(at_least_one("channels", size) for size in channels)]
+        require("channels", list(channels), len(channels) > 0, "a list of at least one size")
+        sizes = [image_shape(input_shape)[0], *(width_of("channels", size) for size in channels)]
         self.convolutions = nn.ModuleList(
             nn.Conv2d(n_in, n_out, 3, stride=1 if i == 0 else 2, padding=1)
             for i, (n_in, n_out) in enumerate(pairwise(sizes))

@@ -5,8 +5,9 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
+from cmr_runner.checks import boolean
 from cmr_runner.models.activations import activation_named
-from cmr_runner.models.shapes import at_least_one
+from cmr_runner.models.shapes import depth_of, width_of
 
 
 class MLP(nn.Module):
@@ -23,9 +24,11 @@ class MLP(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        hidden = [at_least_one("width", width)] * (at_least_one("depth", depth) - 1)
+        hidden = [width_of("width", width)] * (depth_of("depth", depth) - 1)
         sizes = [math.prod(input_shape), *hidden, num_classes]
-        self.layers = nn.ModuleList(nn.Linear(n_in, n_out, bias=bias) for n_in, n_out in pairwise(sizes))
+        self.layers = nn.ModuleList(
+            nn.Linear(n_in, n_out, bias=boolean("bias", bias)) for n_in, n_out in pairwise(sizes)
+        )
         self.activation = activation_named(activation)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import unfold
 
-from cmr_runner.models.shapes import at_least_one, image_shape
+from cmr_runner.checks import integer, number, require
+from cmr_runner.models.shapes import depth_of, image_shape, width_of
 
 
 class Transformer(nn.Module):
@@ -25,21 +26,17 @@ class Transformer(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        channels, height, breadth = image_shape("transformer", input_shape)
-        self.patch = at_least_one("patch", patch)
-        if height % patch or breadth % patch:
-            raise ValueError(f"model.patch must divide the image, {height} × {breadth}, got {patch}")
-        if at_least_one("width", width) % at_least_one("heads", heads):
-            raise ValueError(f"model.width must be a multiple of model.heads, got {width} and {heads}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"model.dropout must be in [0, 1), got {dropout}")
+        channels, height, breadth = image_shape(input_shape)
+        self.patch = patch_of(patch, height, breadth)
+        check_heads(heads, width)
+        number("dropout", dropout, least=0, below=1)
         self.embedding = nn.Linear(channels * patch * patch, width)
         # The leading 1 makes it a row, not a matrix: no layer rule takes it for a weight.
         self.position = nn.Parameter(0.02 * torch.randn(1, (height // patch) * (breadth // patch), width))
         block = nn.TransformerEncoderLayer(
             width, heads, 4 * width, dropout, activation="gelu", batch_first=True, norm_first=True
         )
-        self.encoder = nn.TransformerEncoder(block, at_least_one("depth", depth), enable_nested_tensor=False)
+        self.encoder = nn.TransformerEncoder(block, depth_of("depth", depth), enable_nested_tensor=False)
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_classes)
 
@@ -47,3 +44,17 @@ class Transformer(nn.Module):
         patches = unfold(x, self.patch, stride=self.patch).mT  # (B, N, channels · patch²)
         z = self.encoder(self.embedding(patches) + self.position)  # (B, N, width)
         return self.head(self.norm(z).mean(1))  # (B, classes)
+
+
+def patch_of(patch: int, height: int, breadth: int) -> int:
+    integer("patch", patch, least=1)
+    require(
+        "patch", patch, height % patch == 0 and breadth % patch == 0, f"a divisor of the image, {height} × {breadth}"
+    )
+    return patch
+
+
+def check_heads(heads: int, width: int) -> None:
+    width_of("width", width)
+    integer("heads", heads, least=1)
+    require("heads", heads, width % heads == 0, f"a divisor of width, {width}")

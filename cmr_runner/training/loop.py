@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import isfinite, isnan
+from math import isfinite, isnan, log
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from cmr_runner import checks
 from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.dataset import Dataset
 from cmr_runner.regularizers.base import PlanRow, Regularizer
@@ -26,6 +27,7 @@ from cmr_runner.training.evaluation import evaluate
 from cmr_runner.training.metrics import BEFORE_TRAINING, EpochTotals, Row, spectral_figures
 from cmr_runner.training.seeding import mixed_seed
 
+HOPELESS = 1e6  # times log(classes), the loss of a guess: a training loss above it counts as diverged
 CHECK_EVERY = 64  # steps between looks for NaN: often enough to stop early, rare enough to cost nothing
 
 
@@ -82,13 +84,10 @@ class Trainer:
         diagnostics: bool = False,
         ranks: Ranks | None = None,
     ) -> None:
-        for key, value in (("epochs", epochs), ("batch_size", batch_size)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"trainer.{key} must be an integer >= 1, got {value!r}")
-        if not isinstance(diagnostics, bool):
-            raise ValueError(f"trainer.diagnostics must be true or false, got {diagnostics!r}")
-        if not clip_norm > 0:
-            raise ValueError(f"trainer.clip_norm must be > 0 (inf for none), got {clip_norm}")
+        checks.integer("epochs", epochs, least=1)
+        checks.integer("batch_size", batch_size, least=1)
+        checks.boolean("diagnostics", diagnostics)
+        checks.number("clip_norm", clip_norm, above=0, finite=False)  # inf: no clip
         self.model, self.data, self.regularizer, self.optimizer = model, data, regularizer, optimizer
         self.seed, self.epochs, self.batch_size, self.clip_norm = seed, epochs, batch_size, clip_norm
         self.device = next(model.parameters()).device
@@ -127,6 +126,11 @@ class Trainer:
             epoch = self._epoch(totals.figures(), began, spectral_seconds)
             if self.trouble is None and not (isfinite(epoch.metrics["test_loss"]) and whole(epoch.layers)):
                 self.trouble = f"epoch {self.epoch}: the test loss or a layer is not finite"
+            if self.trouble is None and epoch.metrics["train_loss"] > HOPELESS * log(self.data.num_classes):
+                loss = epoch.metrics["train_loss"]
+                self.trouble = (
+                    f"epoch {self.epoch}: the training loss, {loss:.3g}, is over {HOPELESS:g} times a guess's"
+                )
             yield epoch
         if self.trouble:
             raise Diverged(self.trouble)

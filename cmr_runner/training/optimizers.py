@@ -1,60 +1,66 @@
-"""torch.optim's optimisers, made of a model. Fused kernels where torch has them: same update, fewer passes."""
+"""Optimisers are torch's own classes; here is what torch lacks, and how either kind is made of a model."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn, optim
 
+from cmr_runner.checks import number, require
 
-def adam(model: nn.Module, *, lr: float = 1e-3, betas: Sequence[float] = (0.9, 0.999), eps: float = 1e-8) -> optim.Adam:
-    return optim.Adam(
-        _trained(model), lr=_positive("lr", lr), betas=_pair(betas), eps=_not_negative("eps", eps), fused=_fused(model)
-    )
-
-
-def adamw(
-    model: nn.Module,
-    *,
-    lr: float = 1e-3,
-    betas: Sequence[float] = (0.9, 0.999),
-    eps: float = 1e-8,
-    weight_decay: float = 0.01,
-) -> optim.AdamW:
-    return optim.AdamW(
-        _trained(model),
-        lr=_positive("lr", lr),
-        betas=_pair(betas),
-        eps=_not_negative("eps", eps),
-        weight_decay=_not_negative("weight_decay", weight_decay),
-        fused=_fused(model),
-    )
+# Ranges by the names that torch's optimisers share. torch itself checks some of them, others not at all.
+RANGES: dict[str, dict[str, Any]] = {
+    "lr": {"above": 0},
+    "adamw_lr": {"above": 0},
+    "eps": {"least": 0},
+    "momentum": {"least": 0, "below": 1},
+    "alpha": {"least": 0, "below": 1},
+    "weight_decay": {"least": 0},
+}
 
 
-def sgd(model: nn.Module, *, lr: float = 0.1, momentum: float = 0.9, nesterov: bool = False) -> optim.SGD:
-    return optim.SGD(
-        _trained(model),
-        lr=_positive("lr", lr),
-        momentum=_not_negative("momentum", momentum),
-        nesterov=nesterov,
-        fused=_fused(model),
-    )
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise ArgumentError for an option outside its range, whichever optimiser it is for."""
+    for name, bounds in RANGES.items():
+        if name in options:
+            number(name, options[name], **bounds)
+    if "betas" in options:
+        betas = options["betas"]
+        two = isinstance(betas, list | tuple) and len(betas) == 2
+        require("betas", betas, two and all(map(_is_fraction, betas)), "two numbers in [0, 1)")
 
 
-def rmsprop(
-    model: nn.Module, *, lr: float = 1e-3, alpha: float = 0.99, eps: float = 1e-8, momentum: float = 0.0
-) -> optim.RMSprop:
-    return optim.RMSprop(
-        _trained(model),
-        lr=_positive("lr", lr),
-        alpha=alpha,
-        eps=_not_negative("eps", eps),
-        momentum=_not_negative("momentum", momentum),
-        foreach=True,
-    )
+def _is_fraction(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
+
+
+def optimizer_of(factory: partial[optim.Optimizer], model: nn.Module) -> optim.Optimizer:
+    """`factory` called with the model if that is its first argument, else with the parameters that are trained."""
+    target = factory.func
+    if next(iter(inspect.signature(target).parameters)) == "model":
+        return factory(model)
+    parameters = trained(model)
+    return factory(parameters, **(_kernels(target, parameters) | factory.keywords))
+
+
+def trained(model: nn.Module) -> list[nn.Parameter]:
+    return [p for p in model.parameters() if p.requires_grad]
+
+
+def _kernels(target: Callable[..., Any], parameters: Sequence[nn.Parameter]) -> dict[str, bool]:
+    """torch's fused kernel where there is one, else its loop over all tensors at once: fewer passes over memory."""
+    known = inspect.signature(target).parameters
+    if "fused" in known and _can_fuse(parameters):
+        return {"fused": True}
+    return {"foreach": True} if "foreach" in known and "fused" not in known else {}
+
+
+def _can_fuse(parameters: Sequence[nn.Parameter]) -> bool:
+    return all(p.device.type in ("cpu", "cuda", "mps") and torch.is_floating_point(p) for p in parameters)
 
 
 def muon(
@@ -68,32 +74,18 @@ def muon(
 ) -> Split:
     """torch's Muon for the weights that are matrices, AdamW for the rest: biases, vectors, convolutions, embeddings."""
     if not hasattr(optim, "Muon"):
-        raise ValueError(f"optimizer=muon needs torch >= 2.9, this is {torch.__version__}")
+        raise ValueError(f"muon needs torch >= 2.9, this is {torch.__version__}")
+    check_options({"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "adamw_lr": adamw_lr, "betas": betas})
     embeddings = {id(p) for m in model.modules() if isinstance(m, nn.Embedding) for p in m.parameters(recurse=False)}
-    trained = _trained(model)
-    matrices = [p for p in trained if p.ndim == 2 and id(p) not in embeddings]
+    matrices = [p for p in trained(model) if p.ndim == 2 and id(p) not in embeddings]
     chosen = {id(p) for p in matrices}
-    rest = [p for p in trained if id(p) not in chosen]
+    rest = [p for p in trained(model) if id(p) not in chosen]
     parts: list[optim.Optimizer] = []
     if matrices:
-        parts.append(
-            optim.Muon(
-                matrices,
-                lr=_positive("lr", lr),
-                momentum=_not_negative("momentum", momentum),
-                weight_decay=_not_negative("weight_decay", weight_decay),
-            )
-        )
+        parts.append(optim.Muon(matrices, lr=lr, momentum=momentum, weight_decay=weight_decay))
     if rest:
-        parts.append(
-            optim.AdamW(
-                rest,
-                lr=_positive("adamw_lr", adamw_lr),
-                betas=_pair(betas),
-                weight_decay=weight_decay,
-                fused=_fused(model),
-            )
-        )
+        options = {"lr": adamw_lr, "betas": (betas[0], betas[1]), "weight_decay": weight_decay}
+        parts.append(optim.AdamW(rest, **options, fused=_can_fuse(rest)))  # type: ignore[arg-type]
     return Split(parts)
 
 
@@ -121,33 +113,3 @@ class Split(optim.Optimizer):
         for part, state in zip(self.parts, state_dict["parts"], strict=True):
             part.load_state_dict(state)
         self.param_groups = [group for part in self.parts for group in part.param_groups]
-
-
-def _trained(model: nn.Module) -> list[nn.Parameter]:
-    return [p for p in model.parameters() if p.requires_grad]
-
-
-def _positive(key: str, value: float) -> float:
-    if not 0 < value < math.inf:
-        raise ValueError(f"optimizer.{key} must be > 0 and finite, got {value}")
-    return value
-
-
-def _not_negative(key: str, value: float) -> float:
-    if not value >= 0:
-        raise ValueError(f"optimizer.{key} must be >= 0, got {value}")
-    return value
-
-
-def _pair(betas: Sequence[float]) -> tuple[float, float]:
-    if not isinstance(betas, list | tuple) or len(betas) != 2 or not all(map(_is_fraction, betas)):
-        raise ValueError(f"optimizer.betas must be two numbers in [0, 1), got {betas!r}")
-    return betas[0], betas[1]
-
-
-def _is_fraction(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value < 1
-
-
-def _fused(model: nn.Module) -> bool:
-    return all(p.device.type in ("cpu", "cuda", "mps") and torch.is_floating_point(p) for p in model.parameters())

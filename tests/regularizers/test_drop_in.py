@@ -12,7 +12,6 @@ from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.synthetic import synthetic
 from cmr_runner.models import MLP
 from cmr_runner.training.loop import Trainer
-from cmr_runner.training.optimizers import adam
 
 X = torch.randn(32, 12, generator=torch.Generator().manual_seed(1))
 Y = torch.randint(0, 4, (32,), generator=torch.Generator().manual_seed(2))
@@ -37,7 +36,7 @@ def test_drop_in_gives_step_for_step_the_gradients_of_the_runner(monkeypatch: py
         return MLP(data.input_shape, 10, depth=4, width=16)
 
     model = runner_model()
-    optimizer = adam(model)
+    optimizer = torch.optim.Adam(model.parameters())
     step = optimizer.step
     monkeypatch.setattr(optimizer, "step", lambda: (seen.append(gradients(model)), step()))
     trainer = Trainer(
@@ -47,7 +46,7 @@ def test_drop_in_gives_step_for_step_the_gradients_of_the_runner(monkeypatch: py
         pass
 
     own = runner_model()
-    cmr, optimizer = CMR(own, **keys), adam(own)
+    cmr, optimizer = CMR(own, **keys), torch.optim.Adam(own.parameters())
     expected = iter(seen)
     for epoch in (1, 2):
         for batch in epoch_order(256, seed=0, epoch=epoch).split(64):

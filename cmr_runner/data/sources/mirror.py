@@ -12,7 +12,7 @@ from typing import Any
 from rich.progress import Progress
 
 from cmr_runner.data.errors import SourceError
-from cmr_runner.data.installed import unzip
+from cmr_runner.data.sources.installed import unzip
 
 _CHUNK = 1 << 16
 

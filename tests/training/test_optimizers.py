@@ -1,14 +1,29 @@
 import copy
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor, nn, optim
 
+from cmr_runner.checks import ArgumentError
 from cmr_runner.models import CNN
 from cmr_runner.training import optimizers
 
-ALL = ["adam", "adamw", "sgd", "rmsprop", "muon"]
+CONF = Path(__file__).parents[2] / "conf"
+FACTORIES: dict[str, partial[optim.Optimizer]] = {
+    "adam": partial(optim.Adam),
+    "adamw": partial(optim.AdamW),
+    "sgd": partial(optim.SGD, momentum=0.9),
+    "rmsprop": partial(optim.RMSprop),
+    "muon": partial(optimizers.muon),
+}
+ALL = list(FACTORIES)
+MAKE: dict[str, Callable[[nn.Module], optim.Optimizer]] = {
+    name: partial(optimizers.optimizer_of, factory) for name, factory in FACTORIES.items()
+}
 X = torch.randn(8, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 
 
@@ -30,7 +45,7 @@ def values(model: nn.Module) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_parameter_moves_and_the_state_restores_bit_for_bit(name: str) -> None:
-    make: Callable[..., optim.Optimizer] = getattr(optimizers, name)
+    make = MAKE[name]
     straight = network()
     start = values(straight)
     train(straight, make(straight), 5)
@@ -50,8 +65,15 @@ def test_every_parameter_moves_and_the_state_restores_bit_for_bit(name: str) -> 
 def test_frozen_parameters_are_left_out() -> None:
     model = network()
     model.head.requires_grad_(False)
-    groups = optimizers.adam(model).param_groups
+    groups = MAKE["adam"](model).param_groups
     assert sum(len(group["params"]) for group in groups) == 4
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("adam", "fused"), ("sgd", "fused"), ("rmsprop", "foreach")])
+def test_torchs_fastest_kernel_is_chosen_unless_the_user_says_otherwise(name: str, kernel: str) -> None:
+    assert MAKE[name](network()).defaults[kernel] is True
+    slow = optimizers.optimizer_of(partial(FACTORIES[name], **{kernel: False}), network())
+    assert slow.defaults[kernel] is False
 
 
 def test_muon_takes_matrices_and_adamw_the_rest() -> None:
@@ -85,16 +107,30 @@ def test_a_schedulers_change_of_lr_reaches_the_parts_after_a_restore() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "keys", "message"),
+    ("keys", "message"),
     [
-        ("adam", {"lr": 0}, "optimizer.lr must be > 0 and finite, got 0"),
-        ("sgd", {"lr": float("nan")}, "optimizer.lr must be > 0 and finite, got nan"),
-        ("sgd", {"momentum": -1}, "optimizer.momentum must be >= 0, got -1"),
-        ("adamw", {"weight_decay": -1}, "optimizer.weight_decay must be >= 0, got -1"),
-        ("adam", {"betas": [0.9]}, r"optimizer.betas must be two numbers in \[0, 1\), got \[0.9\]"),
-        ("muon", {"adamw_lr": 0}, "optimizer.adamw_lr must be > 0 and finite, got 0"),
+        ({"lr": 0}, "lr must be > 0, got 0"),
+        ({"lr": float("nan")}, "lr must be a finite number > 0, got nan"),
+        ({"lr": None}, "lr must be a number > 0, got None"),
+        ({"momentum": -1}, r"momentum must be in \[0, 1\), got -1"),
+        ({"momentum": 1e9}, r"momentum must be in \[0, 1\), got 1000000000.0"),
+        ({"weight_decay": -1}, "weight_decay must be >= 0, got -1"),
+        ({"betas": [0.9]}, r"betas must be two numbers in \[0, 1\), got \[0.9\]"),
+        ({"adamw_lr": 0}, "adamw_lr must be > 0, got 0"),
     ],
 )
-def test_senseless_settings_are_refused(name: str, keys: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        getattr(optimizers, name)(network(), **keys)
+def test_senseless_settings_are_refused(keys: dict[str, object], message: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{message}"):
+        optimizers.check_options(keys)
+    if keys.keys() <= {"lr", "momentum", "weight_decay", "adamw_lr", "betas"}:
+        with pytest.raises(ArgumentError, match=f"^{message}"):
+            optimizers.muon(network(), **keys)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_number_of_a_yaml_has_a_range(name: str) -> None:
+    yaml = OmegaConf.load(CONF / "optimizer" / f"{name}.yaml")
+    numbers = {
+        str(key) for key, value in yaml.items() if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    assert numbers <= set(optimizers.RANGES)

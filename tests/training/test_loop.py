@@ -3,10 +3,12 @@
 import copy
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from torch import nn, optim
 from torch.nn.functional import cross_entropy
 
 from cmr_runner import regularizers
@@ -17,7 +19,7 @@ from cmr_runner.models import MLP, Transformer
 from cmr_runner.runs.columns import METRICS_COLUMNS
 from cmr_runner.training.clipping import clip_
 from cmr_runner.training.loop import Diverged, Epoch, Interrupted, Trainer
-from cmr_runner.training.optimizers import adam, muon, sgd
+from cmr_runner.training.optimizers import muon, optimizer_of
 
 DATA = synthetic(shape=[1, 8, 8], train=96, test=40)
 REGULARIZERS: dict[str, Callable[..., regularizers.Regularizer]] = {
@@ -27,6 +29,16 @@ REGULARIZERS: dict[str, Callable[..., regularizers.Regularizer]] = {
         *["SoftOrthogonality", "SRIP", "Orthogonal", "AlmostIsometry", "SigmaOne"],
     )
 }
+
+
+def adam(model: nn.Module, **keys: Any) -> optim.Optimizer:
+    return optimizer_of(partial(optim.Adam, **keys), model)
+
+
+def sgd(model: nn.Module, **keys: Any) -> optim.Optimizer:
+    return optimizer_of(partial(optim.SGD, **keys), model)
+
+
 NEED_LAM = {"SpectralPenalty", "SoftOrthogonality", "SRIP", "AlmostIsometry", "SigmaOne"}
 
 
@@ -164,6 +176,16 @@ def test_weights_that_the_last_step_broke_end_the_run_as_diverged() -> None:
         next(epochs)
 
 
+def test_a_loss_astronomically_above_a_guess_is_no_result() -> None:
+    keys = {"epochs": 1, "batch_size": 48, "clip_norm": math.inf}
+    made = trainer("Regularizer", **keys, optimizer=lambda m: sgd(m, lr=1e10, momentum=0.0))
+    epochs = made.run()
+    *_, row = (next(epochs), next(epochs))
+    assert 1e6 * math.log(10) < row.metrics["train_loss"] < math.inf
+    with pytest.raises(Diverged, match=r"epoch 1: the training loss, .*, is over 1e\+06 times a guess's"):
+        next(epochs)
+
+
 def test_a_stop_is_obeyed_before_the_next_step() -> None:
     made = trainer()
     seen = []
@@ -176,9 +198,9 @@ def test_a_stop_is_obeyed_before_the_next_step() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epochs": 0}, "trainer.epochs must be an integer >= 1, got 0"),
-        ({"batch_size": 0}, "trainer.batch_size must be an integer >= 1, got 0"),
-        ({"clip_norm": 0}, "trainer.clip_norm must be > 0"),
+        ({"epochs": 0}, "^epochs must be an integer >= 1, got 0"),
+        ({"batch_size": 0}, "^batch_size must be an integer >= 1, got 0"),
+        ({"clip_norm": 0}, "^clip_norm must be > 0, got 0"),
     ],
 )
 def test_senseless_settings_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -11,7 +11,6 @@ from cmr_runner.regularizers import CMR, SpectralNorm
 from cmr_runner.spectral import condition_number, singular_values
 from cmr_runner.training.diagnostics import Diagnostics
 from cmr_runner.training.loop import Trainer
-from cmr_runner.training.optimizers import adam
 
 DATA = synthetic(shape=[20], classes=6, train=32, test=8)
 
@@ -75,7 +74,7 @@ def train(diagnostics: bool) -> tuple[MLP, dict[str, float]]:
         model=model,
         data=DATA,
         regularizer=CMR(model),
-        optimizer=adam(model),
+        optimizer=torch.optim.Adam(model.parameters()),
         seed=0,
         epochs=2,
         batch_size=16,
