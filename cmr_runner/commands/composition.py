@@ -7,10 +7,10 @@ from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from cmr_runner.commands.settings import cores, parallel_jobs
-from cmr_runner.runs.identity import OWN_ADDED, Identity, document, document_hash, readable_name
+from cmr_runner.runs.identity import Identity, document, document_hash, readable_name
 
 NO_EXPERIMENT = "single"
 CONFIG_NAME = "config"
@@ -32,22 +32,6 @@ def plain_config(cfg: DictConfig) -> dict[str, Any]:
         key: OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
         for key, node in nodes.items()
     }
-
-
-def constructor_config(cfg: DictConfig) -> DictConfig:
-    """A copy of `cfg` without the notes on older runs (`_added_`), which no constructor takes."""
-    copy = cfg.copy()
-    with open_dict(copy):
-        _drop_notes(copy)
-    return copy
-
-
-def _drop_notes(node: DictConfig) -> None:
-    node.pop(OWN_ADDED, None)
-    for key in node:
-        child = node._get_node(key)
-        if isinstance(child, DictConfig) and not child._is_none() and not child._is_interpolation():
-            _drop_notes(child)
 
 
 def job_choices(hydra_node: DictConfig) -> dict[str, str | None]:

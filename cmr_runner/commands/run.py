@@ -94,7 +94,7 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
         from cmr_runner.commands.construction import build_trainer, find_modules_in
 
         find_modules_in(*_module_folders(node))
-        return build_trainer(composition.constructor_config(cfg), settings, device, ranks)
+        return build_trainer(cfg, settings, device, ranks)
 
     if processes() > 1:
         return execute_together(task, build, progress, should_stop)

@@ -151,7 +151,7 @@ def _words(kind: Any, value: Any = None) -> str:
         return "a path"
     if issubclass(origin, Sequence):
         if issubclass(origin, tuple) and arguments and arguments[-1] is not Ellipsis:
-            return f"a list of {len(arguments)}: {', '.join(_item_words(item) for item in arguments)}"
+            return f"a list of {len(arguments)} {' and '.join(dict.fromkeys(map(_item_words, arguments)))}"
         return f"a list of {_item_words(arguments[0])}" if arguments else "a list"
     return "a group of keys" if issubclass(origin, Mapping) else f"a group of keys with a _target_ ({origin.__name__})"
 
