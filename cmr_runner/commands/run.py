@@ -29,7 +29,7 @@ from cmr_runner.runs.outcome import Outcome
 from cmr_runner.runs.provenance import shell_command
 
 if TYPE_CHECKING:
-    from cmr_runner.regularizers.ranks import Ranks
+    from cmr_runner.distributed import Ranks
     from cmr_runner.training.loop import Trainer
 
 COMMAND_VARIABLE = "CMR_RUNNER_COMMAND"

@@ -12,7 +12,7 @@ from cmr_runner.commands.progress import Progress
 from cmr_runner.runs.outcome import Outcome
 
 if TYPE_CHECKING:
-    from cmr_runner.regularizers.ranks import Ranks
+    from cmr_runner.distributed import Ranks
     from cmr_runner.training.loop import Trainer
 
 
@@ -28,7 +28,7 @@ def execute_together(
     should_stop: Callable[[], bool],
 ) -> Outcome:
     """`execute` by the first process; the others train beside it and write nothing."""
-    from cmr_runner.regularizers.ranks import Ranks
+    from cmr_runner.distributed import Ranks
 
     ranks = Ranks.joined()
     try:

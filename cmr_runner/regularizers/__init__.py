@@ -1,7 +1,7 @@
 """Regularisers: they act on a model, by adding to its gradients or by parametrising its weights."""
 
 from cmr_runner.regularizers.analysis import analyze
-from cmr_runner.regularizers.base import Regularizer, StepFigures
+from cmr_runner.regularizers.base import Regularizer, StepNumbers
 from cmr_runner.regularizers.cmr import CMR
 from cmr_runner.regularizers.l2 import L2
 from cmr_runner.regularizers.layers import LayerRule, find_layers
@@ -25,7 +25,7 @@ __all__ = [
     "SpectralNorm",
     "SpectralNormCMR",
     "SpectralPenalty",
-    "StepFigures",
+    "StepNumbers",
     "analyze",
     "find_layers",
 ]

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
 from cmr_runner.regularizers.layers import Layer, LayerRule, find_layers
-from cmr_runner.regularizers.ranks import Ranks
 from cmr_runner.spectral import PenaltySpec
 
 
-class StepFigures(NamedTuple):
+class Processes(Protocol):
+    """The processes that train one model together; `cmr_runner.distributed.Ranks` is one."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        """`tensor` summed over the processes, in place."""
+        ...
+
+    def owners(self, costs: list[float]) -> list[int]:
+        """Which process computes which task."""
+        ...
+
+
+class Alone:
+    """One process, which owns everything."""
+
+    rank = 0
+    size = 1
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+    def owners(self, costs: list[float]) -> list[int]:
+        return [0] * len(costs)
+
+
+class StepNumbers(NamedTuple):
     """What a regulariser did to one step. Tensors are left on their device, so that reading is what synchronises."""
 
     norm_task: Tensor  # ‖g_task‖ over all parameters
@@ -21,6 +51,7 @@ class StepFigures(NamedTuple):
     penalty: Tensor  # Σ_layers of the penalty, without λ
     kappa: Tensor  # κ of each layer, by the engine's own edges; empty where the penalty does not look at both
     skipped: int  # layers left out of this step because their decomposition failed
+    fallbacks: int  # layers that failed the engine's own check and were computed another way
 
 
 class PlanRow(NamedTuple):
@@ -37,7 +68,7 @@ class Regularizer:
 
     measure = PenaltySpec()
     method = "none"
-    last: StepFigures | None = None
+    last: StepNumbers | None = None
 
     def __init__(
         self, model: nn.Module, *, layers: LayerRule | None = None, steps_per_epoch: int = 1, seed: int = 0
@@ -51,7 +82,7 @@ class Regularizer:
         """Which layer is treated how."""
         return [PlanRow(layer.name, layer.shape, self.method) for layer in self.layers]
 
-    def divide_over(self, ranks: Ranks) -> None:
+    def divide_over(self, processes: Processes) -> None:
         """Called once where several processes train one model: work on the layers may be shared among them."""
 
     def start(self) -> None:
@@ -60,7 +91,7 @@ class Regularizer:
     def add_gradients(self) -> None:
         """Called after backward, before clip and optimiser."""
 
-    def epoch_figures(self) -> dict[str, float]:
+    def epoch_columns(self) -> dict[str, float]:
         """Columns of its own for metrics.csv."""
         return {}
 

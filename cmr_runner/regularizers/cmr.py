@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from cmr_runner.regularizers.base import PlanRow
-from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty
+from cmr_runner.regularizers.gradient_penalty import GradientPenalty
 from cmr_runner.regularizers.layers import LayerRule
-from cmr_runner.regularizers.mixing import Mixing, require_number
-from cmr_runner.spectral import LayerPenalty, PenaltySpec, condition_number
-from cmr_runner.spectral.engines import build_engine
+from cmr_runner.regularizers.mixing import Mixing
+from cmr_runner.spectral import LayerPenalty, PenaltySpec
+from cmr_runner.spectral.engines import Engine, build_engine
 from cmr_runner.spectral.moments import GramReading
 
 
@@ -49,7 +47,7 @@ class CMR(GradientPenalty):
         rho_spec: float = 0.5,
         mixing: Mixing = "penalty_cap",
         warmup: float = 0.0,
-        engine: str = "auto",
+        engine: str | Mapping[str, Any] | Engine = "auto",
         every: int = 1,
         layers: LayerRule | None = None,
         steps_per_epoch: int = 1,
@@ -66,11 +64,8 @@ class CMR(GradientPenalty):
             steps_per_epoch=steps_per_epoch,
             seed=seed,
         )
-        for key, value in (("K", K), ("alpha1", alpha1), ("alpha2", alpha2), ("beta", beta), ("eps", eps)):
-            require_number(f"regularizer.{key}", value)
-        with keys_under("regularizer"):
-            self.spec = PenaltySpec(K=K, alpha1=alpha1, alpha2=alpha2, beta=beta, eps=eps, gram=gram)
-            self.engine = build_engine(engine, seed=seed)
+        self.spec = PenaltySpec(K=K, alpha1=alpha1, alpha2=alpha2, beta=beta, eps=eps, gram=gram)
+        self.engine = build_engine(engine, seed=seed)
         self.measure = self.spec
 
     @property
@@ -80,11 +75,10 @@ class CMR(GradientPenalty):
             for layer in self.layers
         ]
 
-    def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
+    def penalty(self, W: Tensor, *, group: str) -> LayerPenalty:
         result = self.engine.penalty(W, self.spec, group=group, step=self.step)
         self.observe(group, result)
-        edges = torch.stack([result.sigma_max, result.sigma_min], -1)
-        return BatchPenalty(result.value, result.gradient, condition_number(edges), result.skipped)
+        return result
 
     def observe(self, group: str, result: LayerPenalty) -> None:
         """Called with each evaluation of a group, in no certain order: where a subclass learns from the moments."""
@@ -95,12 +89,3 @@ class CMR(GradientPenalty):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.engine.load_state_dict(state["engine"])
-
-
-@contextmanager
-def keys_under(group: str) -> Iterator[None]:
-    """A ValueError that begins with a key (`K must be ...`) names it in full (`regularizer.K must be ...`)."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{group}.{error}") from error

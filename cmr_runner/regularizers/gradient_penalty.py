@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import asdict, fields
 from functools import partial
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.base import Regularizer, StepFigures
+from cmr_runner.checks import integer, number
+from cmr_runner.regularizers.addition import Addition, Found
+from cmr_runner.regularizers.base import Alone, Processes, Regularizer, StepNumbers
 from cmr_runner.regularizers.layers import Layer, LayerRule, require_layers, unique_weights
-from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm, require_number
-from cmr_runner.regularizers.ranks import Ranks, owners
-from cmr_runner.spectral.decomposition import NonFiniteError, saturated, working
+from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm
+from cmr_runner.regularizers.overlap import Overlap
+from cmr_runner.spectral.decomposition import NonFiniteError, working
 from cmr_runner.spectral.engines.chunks import shared_workers
 from cmr_runner.spectral.engines.workers import Task
-from cmr_runner.spectral.penalty import require
+from cmr_runner.spectral.penalty import Penalty
 
 
 class PenaltyOptions(TypedDict, total=False):
@@ -32,21 +35,12 @@ class PenaltyOptions(TypedDict, total=False):
     seed: int
 
 
-class BatchPenalty(NamedTuple):
-    """A penalty of same-shape matrices W (B, m, n)."""
-
-    value: Tensor  # (B,)
-    gradient: Tensor  # (B, m, n)
-    kappa: Tensor | None = None  # (B,) where the penalty knows both edges
-    skipped: int = 0
-
-
 class GradientPenalty(Regularizer):
     """λ Σ_layers penalty(W), decoupled from the task: g = g_task + g̃ by `CappedMixing`.
 
     lam, rho_spec, mixing: see CappedMixing. warmup: T_w in epochs of `steps_per_epoch` steps, so with the default
-    steps_per_epoch = 1 it is in steps. every: refresh the penalty's gradient every so many steps; between, the last
-    one is used again under a fresh cap.
+    steps_per_epoch = 1 it is in steps. every: evaluate the penalty every so many steps; between, the last gradient is
+    used again under a fresh cap.
     """
 
     def __init__(
@@ -63,172 +57,175 @@ class GradientPenalty(Regularizer):
         seed: int = 0,
     ) -> None:
         super().__init__(model, layers=layers, steps_per_epoch=steps_per_epoch, seed=seed)
-        for key, value in (("lam", lam), ("rho_spec", rho_spec), ("warmup", warmup)):
-            require_number(f"regularizer.{key}", value)
-        require("regularizer.every", every, isinstance(every, int) and every >= 1, "an integer >= 1")
         require_layers(model, self.rule)
-        self.mixer = CappedMixing(lam, rho_spec, mixing, warmup * steps_per_epoch)
-        self.every = every
+        self.every = integer("every", every, least=1)
+        self.mixer = CappedMixing(lam, rho_spec, mixing, number("warmup", warmup, least=0) * steps_per_epoch)
         self.step = 0
         self._weights = unique_weights(self.layers)
-        self._held: _Spectral | None = None
-        self._task: Task[_Evaluation] | None = None
-        self.divide_over(Ranks())
+        self._found: Found = []  # the last evaluation
+        self._effective: dict[str, Tensor] = {}  # parametrised weights, with the graph that leads to their parameters
+        self._stacks: dict[str, Tensor] = {}  # by group: where its weights are gathered
+        self._task: Task[Found] | None = None
+        self._overlap = Overlap()
+        self.divide_over(Alone())
 
-    def divide_over(self, ranks: Ranks) -> None:
+    def divide_over(self, processes: Processes) -> None:
         """Share the layers with other processes: each computes its own, then they exchange gradients."""
-        self.ranks = ranks
-        owner = owners([m * n * min(m, n) for m, n in (layer.shape for layer in self.layers)], ranks.size)
-        self._groups = same_shape([layer for layer, rank in zip(self.layers, owner, strict=True) if rank == ranks.rank])
+        self.processes = processes
+        self._regroup()
 
     @abstractmethod
-    def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
-        """The penalty of same-shape matrices W (B, m, n), at least float32, and its closed-form gradient."""
+    def penalty(self, W: Tensor, *, group: str) -> Penalty:
+        """The penalty of same-shape matrices W (B, m, n), at least float32, and its closed-form gradient.
+
+        W is there to be read, during this call. The result's tensors, unless `kept`, are the caller's to overwrite.
+        """
 
     @torch.no_grad()
     def add_gradients(self) -> None:
         """Add g̃ to the `.grad` of the regularised parameters. Call after backward (and after GradScaler.unscale_)."""
-        trained = [p for p in self.model.parameters() if p.requires_grad]
-        norm_task = global_norm([p.grad for p in trained if p.grad is not None])
-        spectral = self._spectral()
+        norm_task = global_norm([p.grad for p in self.model.parameters() if p.requires_grad and p.grad is not None])
+        if self._due:
+            self._found = self._evaluated()
+        addition = Addition(self._found, self._effective)
         lambda_t = self.mixer.lambda_at(self.step)
-        norm = global_norm(spectral.gradients)
-        factor, cap = self.mixer.factor(norm_task, norm, lambda_t)
-        if spectral is self._held:
-            add_(spectral.parameters, list(torch._foreach_mul(spectral.gradients, factor)))
-        else:  # nobody else's: scaled in place
-            torch._foreach_mul_(spectral.gradients, factor)
-            add_(spectral.parameters, spectral.gradients)
-        self.last = StepFigures(
-            norm_task, factor * norm, cap, lambda_t, spectral.penalty, spectral.kappa, spectral.skipped
+        factor, cap = self.mixer.factor(norm_task, addition.norm, lambda_t)
+        addition.add_(factor, overwrite=self.every == 1)
+        self._effective = {}
+        penalties = [penalty for _, penalty in self._found]
+        self.last = StepNumbers(
+            norm_task=norm_task,
+            norm_spec=factor * addition.norm,
+            cap=cap,
+            lambda_t=lambda_t,
+            penalty=torch.stack([penalty.value.sum() for penalty in penalties]).sum(),
+            kappa=self._kappa(),
+            skipped=sum(penalty.skipped for penalty in penalties),
+            fallbacks=sum(penalty.fallbacks for penalty in penalties),
         )
         self.step += 1
+        self._overlap.step_ended()
 
     def start(self) -> None:
         """Begin this step's spectral work beside the forward and backward: it needs the weights alone.
 
-        Not with a parametrised weight: spectral_norm writes its vectors in the forward, so the weight would move.
+        Where that makes steps slower (a network that keeps every core busy), it is noticed and left to add_gradients;
+        no result depends on it. Not with a parametrised weight: spectral_norm writes its vectors in the forward, so
+        the weight would move.
         """
-        if self._due and not any(weight.is_parametrised for weight in self._weights):
-            self._task = shared_workers().submit(self._evaluate)
+        workers = shared_workers()
+        if not workers.helpers or not self._due or any(weight.is_parametrised for weight in self._weights):
+            return
+        if self._overlap.worth_it():
+            self._regroup()
+            self._task = workers.submit(self._evaluate)
 
     @property
     def _due(self) -> bool:
-        return self._held is None or self.step % self.every == 0
+        return not self._found or self.step % self.every == 0
 
-    def _spectral(self) -> _Spectral:
-        if self._held is not None and not self._due:
-            return self._held
+    @property
+    def _trained(self) -> list[Layer]:
+        return [layer for layer in self.layers if not layer.frozen]
+
+    def _regroup(self) -> None:
+        """Which layers train is looked at every step: what was frozen is left alone, what was unfrozen joins."""
+        trained = self._trained
+        owner = self.processes.owners([m * n * min(m, n) for m, n in (layer.shape for layer in trained)])
+        self._groups = same_shape([l for l, rank in zip(trained, owner, strict=True) if rank == self.processes.rank])
+
+    def _evaluated(self) -> Found:
         # Through the workers whether it was started early or not, so that rounding is the same.
+        if self._task is None:
+            self._regroup()
         task = self._task if self._task is not None else shared_workers().submit(self._evaluate)
         self._task = None
-        fresh = self._pull_back(self._exchange(task))
-        self._held = fresh if self.every > 1 else None
-        return fresh
+        return task.result() if self.processes.size == 1 else self._exchanged(task)
 
-    def _evaluate(self) -> _Evaluation:
+    def _evaluate(self) -> Found:
         """The penalty of this process's layers, each group of the same shape as one batch, the groups side by side."""
-        with torch.enable_grad():  # a parametrised weight needs its graph for the pull-back
-            effective = {weight.name: weight.effective() for weight in self._weights}
+        with torch.enable_grad():  # the pull-back needs the graph
+            self._effective = {weight.name: weight.effective() for weight in self._weights if weight.is_parametrised}
         # The largest first, so that the small ones fill what is left of the time.
         largest_first = sorted(self._groups, key=lambda group: -size(self._groups[group]))
-        found = shared_workers().map([partial(self._evaluate_group, group, effective) for group in largest_first])
+        found = shared_workers().map([partial(self._evaluate_group, group) for group in largest_first])
         results = dict(zip(largest_first, found, strict=True))
-        out = _Evaluation(effective, {}, {}, torch.zeros((), device=next(self.model.parameters()).device), 0)
-        for group, members in self._groups.items():
-            result = results[group]
-            names = [layer.name for layer in members]
-            out.gradients.update(zip(names, result.gradient, strict=True))
-            if result.kappa is not None:
-                out.kappa.update(zip(names, result.kappa, strict=True))
-            out = out._replace(penalty=out.penalty + result.value.sum(), skipped=out.skipped + result.skipped)
-        return out
+        return [(layers, results[group]) for group, layers in self._groups.items()]
 
-    def _evaluate_group(self, group: str, effective: dict[str, Tensor]) -> BatchPenalty:
-        tensors = [
-            layer.weight.matrix(effective[layer.weight.name].detach(), layer.index) for layer in self._groups[group]
-        ]
-        # A copy, even of a single layer: a penalty may return what it was given as its gradient (L2), to be scaled.
-        return self.penalty(torch.stack([working(matrix) for matrix in tensors]), group=group)
+    def _evaluate_group(self, group: str) -> Penalty:
+        return self.penalty(self._stacked(group), group=group)
 
-    def _exchange(self, task: Task[_Evaluation]) -> _Evaluation:
-        """The evaluation of all layers, from every process's own: one sum of one vector in which the rest is zero."""
-        if self.ranks.size == 1:
-            return task.result()
+    def _stacked(self, group: str) -> Tensor:
+        """The group's weights as one batch (B, m, n): a view of a single one, else gathered in a kept buffer."""
+        matrices = []
+        for layer in self._groups[group]:
+            weight = layer.weight
+            tensor = self._effective[weight.name] if weight.is_parametrised else weight.effective()
+            matrices.append(working(weight.matrix(tensor.detach(), layer.index)))
+        if len(matrices) == 1:
+            return matrices[0].unsqueeze(0)
+        shape, like = (len(matrices), *matrices[0].shape), matrices[0]
+        kept = self._stacks.get(group)
+        if kept is None or kept.shape != shape or kept.dtype != like.dtype or kept.device != like.device:
+            self._stacks[group] = kept = like.new_empty(shape)
+        return torch.stack(matrices, out=kept)
+
+    def _exchanged(self, task: Task[Found]) -> Found:
+        """The penalty of all layers, from every process's own: one sum of one vector in which the rest is zero."""
         try:
             mine = task.result()
         except NonFiniteError:  # said to the others below, who would wait for ever otherwise
-            mine = _Evaluation({}, {}, {}, torch.tensor(torch.nan), 0)
-        like = mine.penalty
-        gradients = [mine.gradients.get(layer.name, like.new_zeros(layer.shape)) for layer in self.layers]
-        unknown = {name: like.new_full((), torch.nan) for name in mine.gradients}
-        kappa = [(unknown | mine.kappa).get(layer.name, like.new_zeros(())) for layer in self.layers]
-        parts = [*gradients, torch.stack(kappa), torch.stack([like, like.new_tensor(float(mine.skipped))])]
-        dtype = torch.promote_types(next(self.model.parameters()).dtype, torch.float32)  # the same for every process
-        flat = self.ranks.sum_(torch.cat([part.flatten().to(dtype) for part in parts]))
+            mine = [([], Penalty(value=torch.tensor([torch.nan])))]
+        first = next(self.model.parameters())
+        dtype = torch.promote_types(first.dtype, torch.float32)  # the same for every process
+        own = {l.name: (p, i) for layers, p in mine for i, l in enumerate(layers)}
+        totals = [sum(float(p.value.sum()) for _, p in mine), sum(p.skipped for _, p in mine)]
+        totals.append(sum(p.fallbacks for _, p in mine))
+        trained = self._trained
+        parts = [torch.tensor(totals, dtype=dtype, device=first.device)]
+        for layer in trained:
+            numbers, gradient = parts[0].new_zeros(2), parts[0].new_zeros(layer.shape)
+            if layer.name in own:
+                penalty, i = own[layer.name]
+                gradient = penalty.gradient[i]
+                if penalty.sigma_max is not None and penalty.sigma_min is not None:
+                    numbers = torch.stack([penalty.sigma_max[i], penalty.sigma_min[i]])
+            parts += [numbers, gradient]
+        flat = self.processes.sum_(torch.cat([part.flatten().to(dtype) for part in parts]))
         pieces = flat.split([part.numel() for part in parts])
-        penalty, skipped = pieces[-1]
-        if torch.isnan(penalty):
+        value, skipped, fallbacks = pieces[0].tolist()
+        if math.isnan(value):
             raise NonFiniteError("a layer that one of the processes looks after is not finite")
-        names = [layer.name for layer in self.layers]
-        whole = {n: piece.view(layer.shape) for n, piece, layer in zip(names, pieces, self.layers, strict=False)}
-        known = {n: k for n, k in zip(names, pieces[-2], strict=True) if not torch.isnan(k)}
-        return _Evaluation(mine.effective, whole, known, penalty, int(skipped))
+        found: list[tuple[list[Layer], Penalty]] = []
+        for layer, numbers, gradient in zip(trained, pieces[1::2], pieces[2::2], strict=True):
+            sigma_max, sigma_min = numbers.split(1) if bool(numbers.any()) else (None, None)
+            dense = gradient.view(1, *layer.shape)
+            value_of = pieces[0][:1] if not found else pieces[0].new_zeros(1)  # the total stands with the first
+            found.append(([layer], Penalty(value=value_of, dense=dense, sigma_max=sigma_max, sigma_min=sigma_min)))
+        found[0][1].skipped, found[0][1].fallbacks = int(skipped), int(fallbacks)
+        return found
 
-    def _pull_back(self, found: _Evaluation) -> _Spectral:
-        """The gradients of the layers as gradients in the trainable parameters."""
-        parameters: list[nn.Parameter] = []
-        pulled: list[Tensor] = []
-        for weight in self._weights:
-            tensor = found.effective[weight.name]
-            pieces = []
-            for part, matrix in zip(weight.parts, weight.matrices(tensor), strict=True):
-                piece = found.gradients.get(weight.name + part)
-                pieces.append(torch.zeros_like(matrix) if piece is None else saturated(piece, tensor.dtype))
-            parameters += weight.parameters
-            pulled += weight.pull_back(tensor, weight.assembled(pieces, tensor))
-        kappa = [found.kappa[layer.name] for layer in self.layers if layer.name in found.kappa]
-        return _Spectral(
-            parameters, pulled, found.penalty, torch.stack(kappa) if kappa else torch.empty(0), found.skipped
-        )
+    def _kappa(self) -> Tensor:
+        """κ of the layers that the penalty knows both edges of, in the layers' order."""
+        known: dict[str, Tensor] = {}
+        for layers, penalty in self._found:
+            if penalty.kappa is not None:
+                known.update(zip((layer.name for layer in layers), penalty.kappa, strict=True))
+        kappa = [known[layer.name] for layer in self.layers if layer.name in known]
+        return torch.stack(kappa) if kappa else torch.empty(0)
 
     def state_dict(self) -> dict[str, Any]:
-        held = self._held
-        return {"step": self.step, "held": None if held is None else held.state()}
+        held = [([layer.name for layer in layers], asdict(penalty)) for layers, penalty in self._found]
+        return {"step": self.step, "held": held if self.every > 1 else []}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.step = state["step"]
-        self._held = None
-        if state["held"] is not None:
-            parameters = [p for weight in self._weights for p in weight.parameters]
-            self._held = _Spectral.from_state(parameters, state["held"])
-
-
-class _Evaluation(NamedTuple):
-    """Effective weights by name; gradients and κ of the layers computed, by name."""
-
-    effective: dict[str, Tensor]
-    gradients: dict[str, Tensor]  # (m, n)
-    kappa: dict[str, Tensor]  # ()
-    penalty: Tensor
-    skipped: int
-
-
-class _Spectral(NamedTuple):
-    """The unweighted spectral gradient of a step and what came with it."""
-
-    parameters: list[nn.Parameter]
-    gradients: list[Tensor]
-    penalty: Tensor
-    kappa: Tensor
-    skipped: int
-
-    def state(self) -> dict[str, Any]:
-        return {**self._asdict(), "parameters": None}
-
-    @classmethod
-    def from_state(cls, parameters: list[nn.Parameter], state: dict[str, Any]) -> _Spectral:
-        return cls(**{**state, "parameters": parameters})
+        by_name = {layer.name: layer for layer in self.layers}
+        kinds = {field.name for field in fields(Penalty)}
+        self._found = [
+            ([by_name[name] for name in names], Penalty(**{key: v for key, v in held.items() if key in kinds}))
+            for names, held in state["held"]
+        ]
 
 
 def same_shape(layers: list[Layer]) -> dict[str, list[Layer]]:
@@ -242,13 +239,3 @@ def same_shape(layers: list[Layer]) -> dict[str, list[Layer]]:
 def size(layers: list[Layer]) -> int:
     """Entries of all matrices."""
     return sum(math.prod(layer.shape) for layer in layers)
-
-
-def add_(parameters: list[nn.Parameter], gradients: list[Tensor]) -> None:
-    """p.grad += g for each pair, making a `.grad` where there is none."""
-    present = [(p.grad, g) for p, g in zip(parameters, gradients, strict=True) if p.grad is not None]
-    if present:
-        torch._foreach_add_([grad for grad, _ in present], [g for _, g in present])
-    for p, g in zip(parameters, gradients, strict=True):
-        if p.grad is None:
-            p.grad = g

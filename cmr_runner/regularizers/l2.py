@@ -6,8 +6,9 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions
+from cmr_runner.regularizers.gradient_penalty import GradientPenalty, PenaltyOptions
 from cmr_runner.regularizers.mixing import squared_norm
+from cmr_runner.spectral.penalty import Penalty
 
 
 class L2(GradientPenalty):
@@ -21,5 +22,5 @@ class L2(GradientPenalty):
     def __init__(self, model: nn.Module, *, lam: float = 1e-4, **options: Unpack[PenaltyOptions]) -> None:
         super().__init__(model, lam=lam, **{"mixing": "uncapped", **options})  # type: ignore[arg-type]
 
-    def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
-        return BatchPenalty(squared_norm(W) / 2, W)
+    def penalty(self, W: Tensor, *, group: str) -> Penalty:
+        return Penalty(value=squared_norm(W) / 2, dense=W.clone())

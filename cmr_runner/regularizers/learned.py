@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cmr_runner.checks import number
 from cmr_runner.regularizers.cmr import CMR
 from cmr_runner.spectral import LayerPenalty, moment_weights
-from cmr_runner.spectral.penalty import require
 
 
 class CMRLearned(CMR):
@@ -36,9 +36,7 @@ class CMRLearned(CMR):
 
     def __init__(self, model: nn.Module, *, temperature: float = 0.1, rate: float = 0.01, **options: Any) -> None:
         super().__init__(model, **options)
-        require("regularizer.temperature", temperature, temperature > 0, "> 0")
-        require("regularizer.rate", rate, 0 < rate <= 1, "in (0, 1]")
-        self.temperature, self.rate = temperature, rate
+        self.temperature, self.rate = number("temperature", temperature, above=0), number("rate", rate, above=0, most=1)
         self.prior = moment_weights(self.spec.K, self.spec.beta).log()  # log w⁰, (K−2,)
         self.theta = self.prior.clone()
         self.spec = replace(self.spec, weights=self.weights)
@@ -66,7 +64,7 @@ class CMRLearned(CMR):
             squares = torch.cat([torch.empty(0, self.spec.K - 2, dtype=torch.float64), *seen])
             squares = squares[torch.isfinite(squares).all(-1)]  # a skipped layer has nan
             # Summed over the processes that share the layers, so that all of them hold the same weights.
-            total = self.ranks.sum_(torch.cat([squares.sum(0), torch.tensor([float(len(squares))])]))
+            total = self.processes.sum_(torch.cat([squares.sum(0), torch.tensor([float(len(squares))])]))
             self._ascend(total[:-1] / total[-1].clamp_min(1))
             self._observing, self._squares = False, {}
 
@@ -75,7 +73,7 @@ class CMRLearned(CMR):
         self.theta = torch.lerp(self.theta, target, self.rate)
         self.spec = replace(self.spec, weights=self.weights)
 
-    def epoch_figures(self) -> dict[str, float]:
+    def epoch_columns(self) -> dict[str, float]:
         return {f"weight_{k}": w for k, w in enumerate(self.weights.tolist(), start=3)}
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from cmr_runner.spectral.penalty import require
+from cmr_runner.checks import number, one_of
 
 Mixing = Literal["penalty_cap", "algorithm1", "uncapped"]
 
@@ -34,12 +32,10 @@ class CappedMixing:
     warmup_steps: float = 0.0
 
     def __post_init__(self) -> None:
-        require("regularizer.lam", self.lam, 0 <= self.lam < math.inf, ">= 0")
-        require("regularizer.rho_spec", self.rho_spec, 0 < self.rho_spec <= 1, "in (0, 1]")
-        require("regularizer.warmup", self.warmup_steps, 0 <= self.warmup_steps < math.inf, ">= 0")
-        require(
-            "regularizer.mixing", self.mixing, self.mixing in get_args(Mixing), f"one of {', '.join(get_args(Mixing))}"
-        )
+        number("lam", self.lam, least=0)
+        number("rho_spec", self.rho_spec, above=0, most=1)
+        number("warmup_steps", self.warmup_steps, least=0)
+        one_of("mixing", self.mixing, get_args(Mixing))
 
     def lambda_at(self, step: int) -> float:
         """λ_t = λ · min(1, t / T_w)."""
@@ -65,8 +61,3 @@ def global_norm(tensors: list[Tensor]) -> Tensor:
 def squared_norm(W: Tensor) -> Tensor:
     """‖W‖_F² of each matrix, (..., m, n) -> (...), without a temporary of W's size."""
     return torch.linalg.vector_norm(W, dim=(-2, -1)).square()
-
-
-def require_number(key: str, value: object) -> None:
-    """Before comparing: text would raise a TypeError that names no key, and text times steps is longer text."""
-    require(key, repr(value), isinstance(value, Real) and not isinstance(value, bool), "a number")

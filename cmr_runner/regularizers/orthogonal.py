@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from cmr_runner.checks import ArgumentError
+from cmr_runner.checks import ArgumentError, one_of
 from cmr_runner.regularizers.base import Regularizer
 from cmr_runner.regularizers.layers import LayerRule, Weight
 from cmr_runner.regularizers.layouts import Layout
 from cmr_runner.regularizers.parametrised import parametrise_
-from cmr_runner.spectral.penalty import require
 
 OrthogonalMap = Literal["cayley", "matrix_exp", "householder"]
 
@@ -38,8 +37,7 @@ class Orthogonal(Regularizer):
         steps_per_epoch: int = 1,
         seed: int = 0,
     ) -> None:
-        allowed = get_args(OrthogonalMap)
-        require("regularizer.orthogonal_map", orthogonal_map, orthogonal_map in allowed, f"one of {', '.join(allowed)}")
+        one_of("orthogonal_map", orthogonal_map, get_args(OrthogonalMap))
         parametrise_(model, layers, seed, lambda weight: _make_orthogonal_(weight, orthogonal_map))
         super().__init__(model, layers=layers, steps_per_epoch=steps_per_epoch, seed=seed)
 

@@ -7,9 +7,10 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions
+from cmr_runner.regularizers.gradient_penalty import GradientPenalty, PenaltyOptions
 from cmr_runner.regularizers.mixing import squared_norm
 from cmr_runner.regularizers.power_iteration import PowerIteration, outer, row_times, times_column, unit_or
+from cmr_runner.spectral.penalty import Penalty
 
 
 class SoftOrthogonality(GradientPenalty):
@@ -20,12 +21,12 @@ class SoftOrthogonality(GradientPenalty):
 
     method = "soft_orthogonality"
 
-    def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
+    def penalty(self, W: Tensor, *, group: str) -> Penalty:
         wide = W.shape[-2] < W.shape[-1]
         M = W @ W.mT if wide else W.mT @ W
         M.diagonal(dim1=-2, dim2=-1).sub_(1)
         gradient = M @ W if wide else W @ M
-        return BatchPenalty(squared_norm(M), gradient.mul_(4))
+        return Penalty(value=squared_norm(M), dense=gradient.mul_(4))
 
 
 class SRIP(GradientPenalty):
@@ -42,10 +43,10 @@ class SRIP(GradientPenalty):
         super().__init__(model, lam=lam, **options)
         self.power = PowerIteration(deviation_norm, iterations, options.get("seed", 0))
 
-    def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
+    def penalty(self, W: Tensor, *, group: str) -> Penalty:
         wide = W.shape[-2] < W.shape[-1]
         value, gradient, _ = self.power(W.mT if wide else W, group, min(W.shape[-2:]))
-        return BatchPenalty(value, gradient.mT if wide else gradient)
+        return Penalty(value=value, dense=gradient.mT if wide else gradient)
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "power": self.power.state_dict()}

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from cmr_runner.checks import integer
 from cmr_runner.spectral.engines.randomness import generator_for
 
 FIRST_ITERATIONS = 20  # from a random vector; afterwards the weights move little between two steps
@@ -23,9 +24,7 @@ class PowerIteration(Generic[Pair]):
     """
 
     def __init__(self, iterate: Callable[[Tensor, Tensor, int], Pair], iterations: int, seed: int) -> None:
-        if not (isinstance(iterations, int) and iterations >= 1):
-            raise ValueError(f"regularizer.iterations must be an integer >= 1, got {iterations}")
-        self.iterate, self.iterations, self.seed = iterate, iterations, seed
+        self.iterate, self.iterations, self.seed = iterate, integer("iterations", iterations, least=1), seed
         self.vectors: dict[str, Tensor] = {}
 
     def __call__(self, W: Tensor, group: str, length: int) -> Pair:

@@ -8,9 +8,11 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.gradient_penalty import BatchPenalty, GradientPenalty, PenaltyOptions
+from cmr_runner.checks import number
+from cmr_runner.regularizers.gradient_penalty import GradientPenalty, PenaltyOptions
 from cmr_runner.regularizers.mixing import squared_norm
 from cmr_runner.regularizers.power_iteration import PowerIteration, leading_pair, outer
+from cmr_runner.spectral.penalty import Penalty
 
 
 class SigmaMaxPenalty(GradientPenalty):
@@ -27,10 +29,10 @@ class SigmaMaxPenalty(GradientPenalty):
     def of_sigma_max(self, sigma: Tensor) -> tuple[Tensor, Tensor]:
         """f(σ) and f'(σ), each (B,)."""
 
-    def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
+    def penalty(self, W: Tensor, *, group: str) -> Penalty:
         sigma, u, v = self.power(W, group, W.shape[-1])
         value, slope = self.of_sigma_max(sigma)
-        return BatchPenalty(value, outer(slope.unsqueeze(-1) * u, v))
+        return Penalty(value=value, dense=outer(slope.unsqueeze(-1) * u, v))
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "power": self.power.state_dict()}
@@ -61,9 +63,7 @@ class SigmaOne(SigmaMaxPenalty):
         self, model: nn.Module, *, lam: float, k: float = 2, iterations: int = 1, **options: Unpack[PenaltyOptions]
     ) -> None:
         super().__init__(model, lam=lam, iterations=iterations, **options)
-        if not 1 <= k <= 16:  # below 1 the slope is infinite at σ = 0
-            raise ValueError(f"regularizer.k must be in [1, 16], got {k}")
-        self.k = k
+        self.k = number("k", k, least=1, most=16)  # below 1 the slope is infinite at σ = 0
 
     def of_sigma_max(self, sigma: Tensor) -> tuple[Tensor, Tensor]:
         excess = sigma**self.k - 1
@@ -81,8 +81,8 @@ class AlmostIsometry(SigmaMaxPenalty):
     def of_sigma_max(self, sigma: Tensor) -> tuple[Tensor, Tensor]:
         return sigma.square() / 2, sigma
 
-    def penalty(self, W: Tensor, *, group: str) -> BatchPenalty:
+    def penalty(self, W: Tensor, *, group: str) -> Penalty:
         largest = super().penalty(W, group=group)
         nu = min(W.shape[-2:])
         value = largest.value - squared_norm(W) / (2 * nu)
-        return BatchPenalty(value, torch.sub(largest.gradient, W, alpha=1 / nu))
+        return Penalty(value=value, dense=torch.sub(largest.gradient, W, alpha=1 / nu))

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 from torch.nn.utils import parametrizations
 
+from cmr_runner.checks import integer
 from cmr_runner.regularizers.base import Regularizer
 from cmr_runner.regularizers.cmr import CMR
 from cmr_runner.regularizers.layers import LayerRule
@@ -50,8 +51,7 @@ class SpectralNormCMR(CMR):
 
 
 def spectral_normalise_(model: nn.Module, power_iterations: int, rule: LayerRule | None, seed: int) -> None:
-    if not (isinstance(power_iterations, int) and power_iterations >= 1):
-        raise ValueError(f"regularizer.power_iterations must be an integer >= 1, got {power_iterations}")
+    integer("power_iterations", power_iterations, least=1)
     parametrise_(
         model,
         rule,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
+from cmr_runner.checks import integer, number, one_of, require
 from cmr_runner.spectral.condition import rho_cond, rho_cond_slopes
 from cmr_runner.spectral.decomposition import saturated, spectral_gradient, svd
 from cmr_runner.spectral.moments import (
@@ -20,6 +20,7 @@ from cmr_runner.spectral.moments import (
     rho_moment,
     rho_moment_slopes,
 )
+from cmr_runner.spectral.spectrum import condition_number
 
 
 @dataclass(frozen=True)
@@ -38,15 +39,15 @@ class PenaltySpec:
     weights: Tensor | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        require("K", self.K, isinstance(self.K, int) and self.K >= 3, "an integer >= 3")
-        require("alpha1", self.alpha1, 0 <= self.alpha1 < math.inf, "finite and >= 0")
-        require("alpha2", self.alpha2, 0 <= self.alpha2 < math.inf, "finite and >= 0")
-        require("beta", self.beta, math.isfinite(self.beta), "finite")
-        require("eps", self.eps, 0 < self.eps < math.inf, "finite and > 0")
-        require("gram", self.gram, self.gram in get_args(GramReading), " or ".join(get_args(GramReading)))
+        integer("K", self.K, least=3)
+        number("alpha1", self.alpha1, least=0)
+        number("alpha2", self.alpha2, least=0)
+        number("beta", self.beta)
+        number("eps", self.eps, above=0)
+        one_of("gram", self.gram, get_args(GramReading))
         if self.weights is not None:
             shape = tuple(self.weights.shape)
-            require("weights", f"shape {shape}", shape == (self.K - 2,), f"one number for each k = 3..{self.K}")
+            require("weights", shape, shape == (self.K - 2,), f"of shape ({self.K - 2},), one for each k = 3..{self.K}")
 
     @cached_property
     def w(self) -> Tensor:
@@ -54,25 +55,48 @@ class PenaltySpec:
         return moment_weights(self.K, self.beta) if self.weights is None else self.weights
 
 
-def require(key: str, value: object, holds: bool, allowed: str) -> None:
-    """One line for a value out of range; NaN fails every comparison, so it is refused too."""
-    if not holds:
-        raise ValueError(f"{key} must be {allowed}, got {value}")
+@dataclass(kw_only=True)
+class Penalty:
+    """A penalty of same-shape matrices W (..., m, n), and its gradient in W: dense + left @ right.
+
+    Whoever knows a part of the gradient as k outer products leaves it so: k(m + n) numbers instead of mn.
+    """
+
+    value: Tensor  # (...)
+    dense: Tensor | None = None  # (..., m, n)
+    left: Tensor | None = None  # (..., m, k)
+    right: Tensor | None = None  # (..., k, n)
+    norm: Tensor | None = None  # (...) of the gradient, where whoever made it knows it
+    sigma_max: Tensor | None = None  # (...) where the penalty looks at it
+    sigma_min: Tensor | None = None
+    kept: bool = False  # `dense` is used again by whoever made it: not to be overwritten
+    skipped: int = 0  # matrices whose decomposition failed: their value and gradient are zero
+    fallbacks: int = 0  # matrices that failed the engine's own check: computed by `exact`, or with a longer Lanczos run
+
+    @property
+    def gradient(self) -> Tensor:
+        """The whole of it, (..., m, n)."""
+        if self.left is None or self.right is None:
+            assert self.dense is not None
+            return self.dense
+        product = self.left @ self.right
+        return product if self.dense is None else product.add_(self.dense)
+
+    @property
+    def kappa(self) -> Tensor | None:
+        """κ of each matrix (...), where the penalty knows both edges."""
+        if self.sigma_max is None or self.sigma_min is None:
+            return None
+        return condition_number(torch.stack([self.sigma_max, self.sigma_min], -1))
 
 
-@dataclass
-class LayerPenalty:
-    """What an engine says of a batch of same-shape matrices. Batch dimensions `...` lead."""
+@dataclass(kw_only=True)
+class LayerPenalty(Penalty):
+    """What an engine says of α₁ρ_cond + α₂ρ_moment."""
 
-    value: Tensor  # (...) α₁ρ_cond + α₂ρ_moment
-    gradient: Tensor  # (..., m, n) of value, in W
     rho_cond: Tensor  # (...)
     rho_moment: Tensor  # (...)
     moments: Tensor  # (..., K+1) s_0 ... s_K
-    sigma_max: Tensor  # (...)
-    sigma_min: Tensor  # (...)
-    skipped: int = 0  # matrices whose decomposition failed: their value and gradient are zero
-    fallbacks: int = 0  # matrices that failed the engine's own check: computed by `exact`, or with a longer Lanczos run
 
     def to(self, dtype: torch.dtype) -> LayerPenalty:
         """The same with every tensor in dtype."""
@@ -89,7 +113,7 @@ def penalty_from_svd(U: Tensor, sigma: Tensor, Vh: Tensor, spec: PenaltySpec) ->
     slope = spec.alpha1 * rho_cond_slopes(sigma, spec.eps) + spec.alpha2 * rho_moment_slopes(s, slopes, spec.w)
     return LayerPenalty(
         value=spec.alpha1 * cond + spec.alpha2 * moment,
-        gradient=spectral_gradient(U, slope, Vh),
+        dense=spectral_gradient(U, slope, Vh),
         rho_cond=cond,
         rho_moment=moment,
         moments=s,

@@ -17,8 +17,8 @@ from torch.optim import Optimizer
 from cmr_runner import checks
 from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.dataset import Dataset
+from cmr_runner.distributed import Ranks
 from cmr_runner.regularizers.base import PlanRow, Regularizer
-from cmr_runner.regularizers.ranks import Ranks
 from cmr_runner.runs.columns import in_column_order
 from cmr_runner.spectral import NonFiniteError
 from cmr_runner.training.clipping import clip_
@@ -123,7 +123,7 @@ class Trainer:
             totals = EpochTotals(self.device)
             self.trouble, spectral_seconds = self._train_epoch(network, self.epoch + 1, totals, should_stop, on_step)
             self.epoch += 1
-            epoch = self._epoch(totals.figures(), began, spectral_seconds)
+            epoch = self._epoch(totals.means(), began, spectral_seconds)
             if self.trouble is None and not (isfinite(epoch.metrics["test_loss"]) and whole(epoch.layers)):
                 self.trouble = f"epoch {self.epoch}: the test loss or a layer is not finite"
             if self.trouble is None and epoch.metrics["train_loss"] > HOPELESS * log(self.data.num_classes):
@@ -182,7 +182,7 @@ class Trainer:
             return f"epoch {epoch}: the loss or a gradient norm is not finite", spectral_seconds
         return None, spectral_seconds
 
-    def _epoch(self, figures: Row, began: float, spectral_seconds: float) -> Epoch:
+    def _epoch(self, means: Row, began: float, spectral_seconds: float) -> Epoch:
         test_loss, test_accuracy = evaluate(self.model, self.data.test_x, self.data.test_y)
         over_layers, layers, spectra = spectral_figures(self.regularizer)
         network, per_layer = self.diagnose()
@@ -190,13 +190,13 @@ class Trainer:
         metrics = {
             **number,
             "step": self.step,
-            **figures,
+            **means,
             "test_loss": test_loss,
             "test_accuracy": test_accuracy,
             **over_layers,
             "seconds": time.perf_counter() - began,
             "spectral_seconds": spectral_seconds,
-            **self.regularizer.epoch_figures(),
+            **self.regularizer.epoch_columns(),
             **network,
         }
         return Epoch(
@@ -223,7 +223,7 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         saved_by = len(state["regularizers"])
         if saved_by != self.ranks.size:
-            raise OtherProcesses(f"saved by {saved_by} processes, and there are {self.ranks.size} now: use {saved_by}")
+            raise OtherProcesses(f"the checkpoint needs {saved_by} processes, got {self.ranks.size}")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.regularizer.load_state_dict(state["regularizers"][self.ranks.rank])

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cmr_runner.distributed import Ranks
 from cmr_runner.regularizers.analysis import layer_rows
 from cmr_runner.regularizers.base import Regularizer
-from cmr_runner.regularizers.ranks import Ranks
 
 Row = dict[str, Any]
 
@@ -24,7 +24,7 @@ class EpochTotals:
     def __init__(self, device: torch.device) -> None:
         self.sums = torch.zeros(len(self.NAMES), dtype=torch.float64, device=device)
         self.steps = 0
-        self.skipped_layers = 0
+        self.skipped_layers = self.fallbacks = 0
         self.lambda_t = 0.0
 
     def add(self, loss: Tensor, norm: Tensor, clipped: Tensor, regularizer: Regularizer) -> None:
@@ -35,6 +35,7 @@ class EpochTotals:
         self.steps += 1
         if last is not None:
             self.skipped_layers += last.skipped
+            self.fallbacks += last.fallbacks
             self.lambda_t = last.lambda_t
 
     def sum_losses(self, ranks: Ranks) -> None:
@@ -45,7 +46,7 @@ class EpochTotals:
     def finite(self) -> bool:
         return bool(torch.isfinite(self.sums).all())
 
-    def figures(self) -> Row:
+    def means(self) -> Row:
         mean = dict(zip(self.NAMES, (self.sums / max(self.steps, 1)).tolist(), strict=True))
         return {
             "train_loss": mean["train_loss"],
@@ -56,6 +57,7 @@ class EpochTotals:
             "cap_active_fraction": mean["cap_active"],
             "clip_active_fraction": mean["clip_active"],
             "skipped_layers": self.skipped_layers,
+            "fallbacks": self.fallbacks,
         }
 
 
@@ -68,6 +70,7 @@ BEFORE_TRAINING: Row = {
     "cap_active_fraction": None,
     "clip_active_fraction": None,
     "skipped_layers": 0,
+    "fallbacks": 0,
 }
 
 

@@ -39,14 +39,26 @@ def same_bits(a, b):
 
 
 def test_an_unknown_engine_is_named_with_those_there_are():
-    with pytest.raises(ValueError, match="engine must be one of exact, fast, stochastic, auto, got quick"):
+    with pytest.raises(ValueError, match="engine must be one of exact, fast, stochastic, auto, got 'quick'"):
         build_engine("quick", seed=0)
 
 
 @pytest.mark.parametrize(("engine", "options"), [("fast", {"steps": 1}), ("stochastic", {"probes": 0})])
 def test_options_out_of_range_are_refused(engine, options):
-    with pytest.raises(ValueError, match=f"{next(iter(options))} must be >= "):
-        build_engine(engine, seed=0, **options)
+    with pytest.raises(ValueError, match=f"^engine.{next(iter(options))} must be an integer >= "):
+        build_engine({"name": engine, **options}, seed=0)
+
+
+def test_an_option_of_another_engine_is_refused_and_none_stands_for_the_default():
+    with pytest.raises(ValueError, match=r"^engine\.probes is no option of fast: it takes steps"):
+        build_engine({"name": "fast", "probes": 4})
+    assert build_engine({"name": "fast", "steps": None, "probes": None}).steps == build_engine("fast").steps
+    assert build_engine({"name": "fast", "steps": 32}).steps == 32
+
+
+def test_an_engine_of_ones_own_is_taken_as_it_is():
+    engine = ExactEngine()
+    assert build_engine(engine, seed=4) is engine
 
 
 def test_auto_serves_each_shape_by_the_engine_it_names():

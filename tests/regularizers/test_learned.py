@@ -23,8 +23,8 @@ def test_weights_start_at_the_fixed_scheme_and_keep_its_total() -> None:
         cmr.add_gradients()
         assert (cmr.weights >= 0).all()
         assert float(cmr.weights.sum()) == pytest.approx(float(moment_weights(6, 0.15).sum()))
-    assert list(cmr.epoch_figures()) == ["weight_3", "weight_4", "weight_5", "weight_6"]
-    assert list(cmr.epoch_figures().values()) == cmr.weights.tolist()
+    assert list(cmr.epoch_columns()) == ["weight_3", "weight_4", "weight_5", "weight_6"]
+    assert list(cmr.epoch_columns().values()) == cmr.weights.tolist()
     assert torch.equal(cmr.spec.w, cmr.weights)
 
 
@@ -62,5 +62,5 @@ def test_what_is_measured_keeps_the_fixed_weights() -> None:
 
 @pytest.mark.parametrize("keys", [{"temperature": 0}, {"rate": 0}, {"rate": 2}])
 def test_senseless_settings_are_refused(keys: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=rf"regularizer\.{next(iter(keys))} must be"):
+    with pytest.raises(ValueError, match=rf"^{next(iter(keys))} must be"):
         make(**keys)

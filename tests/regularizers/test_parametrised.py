@@ -61,7 +61,7 @@ def test_orthogonal_keeps_the_directions_of_the_start_and_drops_its_scale(orthog
 
 
 def test_orthogonal_refuses_an_unknown_map() -> None:
-    with pytest.raises(ValueError, match=r"regularizer.orthogonal_map must be one of cayley, .* got qr"):
+    with pytest.raises(ValueError, match=r"^orthogonal_map must be one of cayley, .* got 'qr'"):
         Orthogonal(nn.Linear(4, 4), orthogonal_map="qr")  # type: ignore[arg-type]
 
 

@@ -1,6 +1,7 @@
 """The small parts: matrix view, κ, stable rank, Chebyshev polynomials, the specification, the twin itself."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -146,7 +147,8 @@ def test_moment_weights_are_exponential_from_three():
     ],
 )
 def test_specification_refuses_by_name_and_value(key, value):
-    with pytest.raises(ValueError, match=f"^{key} must be .*, got {'shape' if key == 'weights' else value}"):
+    got = re.escape("(4,)" if key == "weights" else repr(value))
+    with pytest.raises(ValueError, match=f"^{key} must be .*, got {got}"):
         PenaltySpec(**{key: value})
 
 

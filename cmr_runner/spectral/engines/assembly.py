@@ -80,7 +80,7 @@ def assembled(edges: Edges, s: Tensor, moment: Tensor, gradient: Tensor, spec: P
     cond = rho_cond(edges.sigma.double(), spec.eps)
     return LayerPenalty(
         value=spec.alpha1 * cond + spec.alpha2 * moment,
-        gradient=gradient,
+        dense=gradient,
         rho_cond=cond,
         rho_moment=moment,
         moments=s,

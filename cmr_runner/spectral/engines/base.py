@@ -1,12 +1,13 @@
 """What an engine is."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Computes the penalty of same-shape matrices W (B, m, n) as one batch.
 
@@ -16,6 +17,8 @@ class Engine(Protocol):
     """
 
     name: str
+
+    def __init__(self, *, seed: int = 0) -> None: ...
 
     def name_for(self, shape: tuple[int, int]) -> str:
         """The engine that serves matrices of this (m, n): `name`, but for `auto`."""

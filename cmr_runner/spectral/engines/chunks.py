@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from cmr_runner.checks import integer
 from cmr_runner.spectral.engines.workers import Workers
 from cmr_runner.spectral.penalty import LayerPenalty
 
 CHUNK_ENTRIES = 7 * 256 * 256  # of W: the paper's 13 square layers in two pieces; smaller ones, and Python costs more
+
+COUNTS = ("skipped", "fallbacks")  # of LayerPenalty
 
 _shared: Workers | None = None
 
@@ -27,8 +31,7 @@ def shared_workers() -> Workers:
 
 def set_spectral_threads(threads: int) -> None:
     """Use this many threads for spectral work, the calling one included. No result depends on it."""
-    if threads < 1:
-        raise ValueError(f"threads must be >= 1, got {threads}")
+    integer("threads", threads, least=1)
     global _shared
     if _shared is None or _shared.helpers != threads - 1:
         _shared = Workers(threads - 1)
@@ -56,32 +59,36 @@ def in_pieces(W: Tensor, piece: Piece, entries: int = CHUNK_ENTRIES) -> tuple[La
     def placed(i: int, j: int) -> tuple[LayerPenalty, Tensor]:
         out = gradient[i:j]
         penalty, V = piece(i, j, out)
-        if penalty.gradient is not out:
+        if penalty.dense is not out:
             out.copy_(penalty.gradient)
-        return replace(penalty, gradient=out[:0]), V
+        return replace(penalty, dense=out[:0]), V
 
     results = shared_workers().map([partial(placed, i, j) for i, j in chunk_bounds(W, entries)])
     whole = joined([penalty for penalty, _ in results])
-    return replace(whole, gradient=gradient), torch.cat([V for _, V in results])
+    return replace(whole, dense=gradient), torch.cat([V for _, V in results])
 
 
 def joined(parts: list[LayerPenalty]) -> LayerPenalty:
     """Penalties of consecutive pieces as one batch."""
     if len(parts) == 1:
         return parts[0]
-    columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(LayerPenalty)}
-    return LayerPenalty(
-        **{
-            name: sum(values) if isinstance(values[0], int) else torch.cat(values)  # type: ignore[arg-type]
-            for name, values in columns.items()
-        }
-    )
+    merged: dict[str, Any] = {}
+    for name in (f.name for f in fields(LayerPenalty)):
+        values = [getattr(part, name) for part in parts]
+        if isinstance(values[0], Tensor):
+            merged[name] = torch.cat(values)
+        else:  # counts add up; a flag, or a tensor that is not there, is the same in all of them
+            merged[name] = sum(values) if name in COUNTS else values[0]
+    return LayerPenalty(**merged)
 
 
 def replaced(penalty: LayerPenalty, mask: Tensor, values: LayerPenalty) -> LayerPenalty:
     """The penalty with the matrices under mask (B,) taken from `values`, which holds those alone; counts add up."""
-    merged = {}
+    merged: dict[str, Any] = {}
     for name in (f.name for f in fields(LayerPenalty)):
         old, new = getattr(penalty, name), getattr(values, name)
-        merged[name] = old + new if isinstance(old, int) else old.index_put((mask,), new.to(old.dtype))
+        if isinstance(old, Tensor):
+            merged[name] = old.index_put((mask,), new.to(old.dtype))
+        else:
+            merged[name] = old + new if name in COUNTS else old
     return LayerPenalty(**merged)

@@ -21,6 +21,9 @@ class ExactEngine:
 
     name = "exact"
 
+    def __init__(self, *, seed: int = 0) -> None:
+        """Nothing is drawn at random."""
+
     def name_for(self, shape: tuple[int, int]) -> str:
         return self.name
 
@@ -50,7 +53,7 @@ def gram_svd(W: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """The thin SVD of W (B, m, n) by `eigh` of its short side's Gram matrix, half the time; None where κ forbids it.
 
     G = VΛVᵀ, σ_i = ‖Wv_i‖, u_i = Wv_i/σ_i. An eigenvector is off by about eps·κ², and σ_i, taken from W, by its
-    square: so κ² must stay under 1e-4/eps, which is κ = 29. For float32 alone: who computes in float64 wants all of it.
+    square: so κ² must stay under 1e-4/eps, which is κ = 29. For float32 alone: float64 callers want full precision.
     Nor with all σ nearly equal: Ĝ then shows the rounding of G, which is larger than that of an SVD.
     """
     if W.dtype != torch.float32 or min(W.shape[1:]) < GRAM_SIDE:
@@ -79,4 +82,13 @@ def _one(W: Tensor, spec: PenaltySpec) -> LayerPenalty:
         return exact_penalty(W, spec)
     except DecompositionError:
         zero, nan = W.new_zeros(1), W.new_full((1,), torch.nan)
-        return LayerPenalty(zero, torch.zeros_like(W), nan, nan, nan.expand(1, spec.K + 1), nan, nan, skipped=1)
+        return LayerPenalty(
+            value=zero,
+            dense=torch.zeros_like(W),
+            rho_cond=nan,
+            rho_moment=nan,
+            moments=nan.expand(1, spec.K + 1),
+            sigma_max=nan,
+            sigma_min=nan,
+            skipped=1,
+        )

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cmr_runner.checks import integer
 from cmr_runner.spectral.decomposition import check_finite, working
 from cmr_runner.spectral.engines.assembly import (
     add_edge_terms_,
@@ -35,9 +36,7 @@ class FastEngine:
     name = "fast"
 
     def __init__(self, *, seed: int = 0, steps: int = STEPS) -> None:
-        if steps < 2:
-            raise ValueError(f"steps must be >= 2, got {steps}")
-        self.steps = steps
+        self.steps = integer("steps", steps, least=2)
         self.warm = WarmStart(seed)
 
     def name_for(self, shape: tuple[int, int]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cmr_runner.checks import integer
 from cmr_runner.spectral.decomposition import check_finite, working
 from cmr_runner.spectral.engines.assembly import add_edge_terms_, all_traces, assembled, normalisation, slopes
 from cmr_runner.spectral.engines.chunks import in_pieces
@@ -29,11 +30,8 @@ class StochasticEngine:
     name = "stochastic"
 
     def __init__(self, *, seed: int = 0, probes: int = PROBES, steps: int = STEPS) -> None:
-        if probes < 1:
-            raise ValueError(f"probes must be >= 1, got {probes}")
-        if steps < 2:
-            raise ValueError(f"steps must be >= 2, got {steps}")
-        self.probes, self.steps, self.seed = probes, steps, seed
+        self.probes, self.steps = integer("probes", probes, least=1), integer("steps", steps, least=2)
+        self.seed = seed
         self.warm = WarmStart(seed)
 
     def name_for(self, shape: tuple[int, int]) -> str:

@@ -66,12 +66,11 @@ class Ranks:
             dist.broadcast_object_list(said, src=0)
         return said[0]
 
-
-def owners(costs: list[float], size: int) -> list[int]:
-    """Which of `size` processes computes which task: the dearest first, each to the one with the least so far."""
-    load = [0.0] * size
-    owner = [0] * len(costs)
-    for task in sorted(range(len(costs)), key=lambda i: -costs[i]):
-        owner[task] = min(range(size), key=lambda rank: load[rank])
-        load[owner[task]] += costs[task]
-    return owner
+    def owners(self, costs: list[float]) -> list[int]:
+        """Which process computes which task: the most expensive first, each to the process with the least so far."""
+        load = [0.0] * self.size
+        owner = [0] * len(costs)
+        for task in sorted(range(len(costs)), key=lambda i: -costs[i]):
+            owner[task] = min(range(self.size), key=lambda rank: load[rank])
+            load[owner[task]] += costs[task]
+        return owner
