@@ -17,6 +17,7 @@ import pytest
 
 from cmr_runner.commands.run import COMMAND_VARIABLE, main
 from cmr_runner.runs.columns import LAYERS, METRICS, SPECTRA, TIME_COLUMNS
+from cmr_runner.runs.directory import RunDirectory
 
 TINY = (
     "dataset=synthetic",
@@ -110,6 +111,11 @@ def only_directory(root: Path) -> Path:
 
 def record(directory: Path) -> dict:
     return json.loads((directory / "run.json").read_text())
+
+
+def rewrite(directory: Path, content: dict) -> None:
+    """Give a run.json another content, with the digest of that content."""
+    RunDirectory(directory).write(content)
 
 
 def results(directory: Path) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import io
+import os
 import time
 import traceback
 from collections.abc import Callable
@@ -15,8 +15,10 @@ from cmr_runner.commands.progress import Progress
 from cmr_runner.commands.settings import Mistake, Settings
 from cmr_runner.commands.signals import STOP
 from cmr_runner.runs import aside
-from cmr_runner.runs.directory import FINAL_STATUSES, RunDirectory
+from cmr_runner.runs.columns import MODEL, RUN_FILE, TABLES
+from cmr_runner.runs.directory import FINAL_STATUSES, RunDirectory, plain
 from cmr_runner.runs.identity import Document, Identity, document, recorded_document, same
+from cmr_runner.runs.integrity import FILES, file_damage, fingerprints, record_damage
 from cmr_runner.runs.lock import Held, run_lock
 from cmr_runner.runs.outcome import Outcome
 from cmr_runner.runs.provenance import differences, now, provenance, same_conditions
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 # The place is wrong (the user's to change), as against a place that stopped being good during the run.
 UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
+LONGEST = 400  # characters of a reason
+COMPLETED_BEFORE = "completed before; force=true runs it again"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -64,9 +68,22 @@ def execute(
         outcome = Outcome("held", str(job.directory), str(error))
     except Mistake as error:
         outcome = Outcome("invalid", str(job.directory), str(error))
+    except aside.Foreign as error:
+        outcome = Outcome("invalid", str(job.directory), str(error))
     except OSError as error:
-        outcome = unwritable(error, job.directory)
+        outcome = _completed_before(job) or unwritable(error, job.directory)
     return Outcome(**{**outcome.as_dict(), "seconds": time.perf_counter() - began})
+
+
+def _completed_before(job: Job) -> Outcome | None:
+    """A result that is there needs no place that can be written."""
+    run = RunDirectory(job.directory)
+    record = run.read()
+    if record_damage(record) or record is None or record["status"] != "completed" or job.settings.force:
+        return None
+    if not same(recorded_document(record), job.document) or file_damage(run.path, record):
+        return None
+    return Outcome("skipped", str(run.path), COMPLETED_BEFORE)
 
 
 def unwritable(error: OSError, directory: Path) -> Outcome:
@@ -81,10 +98,13 @@ def unwritable(error: OSError, directory: Path) -> Outcome:
 def failure_text(error: BaseException, directory: Path) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.errno in FULL:
-        return f"no room to write {directory} ({error.strerror}); what is there is whole: free some and run again"
+        place = error.filename or directory
+        return f"no room to write {place} ({error.strerror}); what is there is whole: free some and run again"
     if isinstance(error, FileNotFoundError) and not directory.exists():
         return f"the run directory {directory} disappeared during the run"
-    return text if type(error).__module__.startswith("cmr_runner.") else f"{type(error).__name__}: {text}"
+    text = text.partition("Exception raised from")[0]  # the rest is C++'s stack
+    text = text if type(error).__module__.startswith("cmr_runner.") else f"{type(error).__name__}: {text}"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 class _Execution:
@@ -102,41 +122,77 @@ class _Execution:
         self.should_stop, self.on_start = should_stop, on_start
         self.state: dict[str, Any] | None = None  # of the trainer, where it was restored
         self.run = RunDirectory(job.directory)
+        self.record: dict[str, Any] = {}  # what run.json says, once this process writes it
         self.records = Records()
         self.resumed_from: int | None = None
 
     def outcome(self) -> Outcome:
+        force = self.job.settings.force
+        aside.refuse_foreign(self.run.path, moving=force)
         aside.settle(self.run.path)
-        record = self.run.read()
+        record = self._earlier_record()
         if record and not same(recorded_document(record), self.job.document):
             return self._ended("failed", f"{self.run.path} holds the run of another configuration: move it away")
-        if record and record.get("status") in FINAL_STATUSES and not self.job.settings.force:
-            return self._as_before(record)
+        if force:
+            record = None
+        if record and record["status"] in FINAL_STATUSES:
+            damage = file_damage(self.run.path, record)
+            if not damage:
+                return self._as_before(record)
+            self.progress.warn(f"{self.run.path}: {'; '.join(damage)}; what is damaged is made again")
         from cmr_runner.commands.construction import resolve_device
 
         device = resolve_device(self.job.settings.device)
-        if record is None and not self.job.settings.force:
+        if record is None and not force:
             twin = self._twin(device)
             if twin is not None:
-                return self._copied(twin)
+                with STOP.graceful():
+                    return self._copied(twin)
         try:
             trainer = self.build(device)
         except Mistake:
             raise
         except Exception as error:
             return self._failed(record, device, error)
-        if self.job.settings.force:
-            aside.move_aside(self.run.path)
-            record = None
-        self.run.prepare()
-        trainer = self._restore(trainer, device)
-        self._begin(record, device)
-        self.on_start(self.state)
-        return self._train(trainer)
+        with STOP.graceful():
+            if force:
+                aside.move_aside(self.run.path)
+            self.run.prepare()
+            trainer = self._restore(trainer, device)
+            self._begin(record, device)
+            self.on_start(self.state)
+            return self._train(trainer)
+
+    def _earlier_record(self) -> dict[str, Any] | None:
+        """What run.json says. In place of one that is damaged or gone, what the newest good checkpoint says."""
+        if not self.run.begun():
+            return None
+        record, file = self.run.read(), self.run.path / RUN_FILE
+        damage = record_damage(record)
+        if not damage:
+            return record
+        copy = self._record_in_checkpoint()
+        if os.path.lexists(file):
+            kept = self.run.set_aside(file)
+            follows = "rebuilt from the checkpoint" if copy else "no checkpoint has a copy, so the run starts over"
+            self.progress.warn(f"{file} is damaged ({damage}); it is now {kept.name}; {follows}")
+        return copy
+
+    def _record_in_checkpoint(self) -> dict[str, Any] | None:
+        from cmr_runner.training.checkpoint import BadCheckpoint, unpack
+
+        for path in self.run.checkpoints():
+            try:
+                record = unpack(path.read_bytes(), identity=self.job.identity.hash).get("run")
+            except (BadCheckpoint, OSError):
+                continue  # to be said when the checkpoint is loaded
+            if isinstance(record, dict) and not record_damage(record):
+                return record
+        return None
 
     def _as_before(self, record: dict[str, Any]) -> Outcome:
         if record["status"] == "completed":
-            return self._ended("skipped", "completed before; force=true runs it again")
+            return self._ended("skipped", COMPLETED_BEFORE)
         message = (record.get("error") or {}).get("message", "")
         return self._ended("diverged", f"diverged before ({message}); force=true runs it again")
 
@@ -147,9 +203,11 @@ class _Execution:
             record = RunDirectory(path).read()
             if (
                 record
-                and record.get("status") == "completed"
+                and not record_damage(record)
+                and record["status"] == "completed"
                 and same(recorded_document(record), self.job.document)
-                and same_conditions(record.get("provenance") or {}, facts)
+                and same_conditions(record["provenance"], facts)
+                and not file_damage(path, record)
             ):
                 return RunDirectory(path)
         return None
@@ -167,7 +225,7 @@ class _Execution:
 
     def _restore(self, trainer: Trainer, device: str) -> Trainer:
         """Load the newest good checkpoint, if there is one; set those aside that are not."""
-        from cmr_runner.training.checkpoint import BadCheckpoint, unpack
+        from cmr_runner.training.checkpoint import unpack
         from cmr_runner.training.loop import OtherProcesses
 
         for path in self.run.checkpoints():
@@ -180,7 +238,7 @@ class _Execution:
                 break
             except OtherProcesses as error:
                 raise Mistake(f"{path}: {error}, or start over with force=true") from None
-            except (BadCheckpoint, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+            except Exception as error:  # whatever a damaged or foreign state raises
                 kept = self.run.set_aside(path)
                 reason = " ".join(str(error).split())
                 self.progress.warn(f"{path} cannot be used ({reason}); it is now {kept.name}")
@@ -213,25 +271,32 @@ class _Execution:
         )
 
     def _write(self, status: str, facts: dict[str, Any], error: dict[str, Any] | None = None) -> None:
-        job, final = self.job, self.records.last_metrics()
-        self.run.write(
-            {
-                "status": status,
-                "identity": job.identity.as_dict(),
-                "choices": job.choices,
-                "config": job.config,
-                "provenance": facts,
-                "final": final and {**final, "epochs": final["epoch"]},
-                "error": error,
-            }
-        )
+        job = self.job
+        self.record = {
+            "status": status,
+            "identity": job.identity.as_dict(),
+            "choices": job.choices,
+            "config": job.config,
+            "provenance": facts,
+            "final": self._final(),
+            "error": error,
+        }
+        self.run.write(self.record)
+
+    def _update(self, **changes: Any) -> None:
+        self.record |= changes
+        self.run.write(self.record)
+
+    def _final(self) -> dict[str, Any] | None:
+        final = self.records.last_metrics()
+        return final and {**final, "epochs": final["epoch"]}
 
     def _train(self, trainer: Trainer) -> Outcome:
         from cmr_runner.training.loop import Diverged, Interrupted
 
         try:
             self.progress.start(self.job, trainer, self.resumed_from)
-            with STOP.graceful(), self.progress:
+            with self.progress:
                 self._run_epochs(trainer)
             self._complete(trainer)
         except Diverged as error:
@@ -241,9 +306,6 @@ class _Execution:
         except Interrupted as error:
             self._note("interrupted", error)
             return self._ended("interrupted", str(error), signal=STOP.signal)
-        except KeyboardInterrupt:
-            self._note("interrupted", KeyboardInterrupt("stopped at once"))
-            raise
         except Exception as error:
             self._note("failed", error)
             return self._ended("failed", failure_text(error, self.run.path))
@@ -257,43 +319,47 @@ class _Execution:
 
         for epoch in trainer.run(self.should_stop, self.progress.step):
             self.records.add_epoch(epoch.metrics, epoch.layers, epoch.spectra)
-            state = {"trainer": trainer.state_dict(), "records": self.records.texts}
+            self.record["final"] = self._final()
+            state = {"trainer": trainer.state_dict(), "records": self.records.texts, "run": plain(self.record)}
             self.run.save_epoch(pack(state, identity=self.job.identity.hash), self.records)
-            final = self.records.last_metrics()
-            self.run.update(final=final and {**final, "epochs": final["epoch"]})
+            self._update()
             self.progress.epoch(epoch.metrics)
 
     def _complete(self, trainer: Trainer) -> None:
-        import torch
+        from cmr_runner.training.checkpoint import saved
 
-        weights = io.BytesIO()
-        torch.save(trainer.model.state_dict(), weights)
-        self.run.save_model(weights.getvalue())
-        record = self.run.read() or {}
-        self.run.update(status="completed", provenance={**record.get("provenance", {}), "end": now()}, error=None)
+        self.run.save_model(saved(trainer.model.state_dict()))
+        self._update(status="completed", provenance=self._ended_now(), error=None, **{FILES: self._files()})
         self.run.drop_previous_checkpoint()
         aside.discard(self.run.path)
 
+    def _files(self) -> dict[str, Any]:
+        """What the finished run keeps; the checkpoint, which it can do without, carries its own digest."""
+        return fingerprints(self.run.path, (*TABLES, MODEL))
+
+    def _ended_now(self) -> dict[str, Any]:
+        return {**self.record["provenance"], "end": now()}
+
     def _failed(self, record: dict[str, Any] | None, device: str, error: Exception) -> Outcome:
         """A run that could not be built for another reason than the user's configuration."""
-        if record is None:
+        if record is None and not self.run.begun():
             self.run.prepare()
             self._write("failed", self._provenance(device))
-        if record is None or record.get("status") not in FINAL_STATUSES:
+        elif record is not None and record["status"] not in FINAL_STATUSES:
+            self.record = record
+        if self.record:
             self._note("failed", error)
         return self._ended("failed", failure_text(error, self.run.path))
 
     def _note(self, status: str, error: BaseException) -> None:
         """Write down how the run ended, if that can still be written."""
-        record = self.run.read()
-        if record is None:
-            return
         note = {"kind": type(error).__name__, "message": failure_text(error, self.run.path)}
         if status == "failed":
             note["traceback"] = "".join(traceback.format_exception(error))
             self.progress.trace(error)
+        files = {FILES: self._files()} if status in FINAL_STATUSES else {}
         try:
-            self.run.update(status=status, error=note, provenance={**record.get("provenance", {}), "end": now()})
+            self._update(status=status, error=note, provenance=self._ended_now(), **files)
         except OSError:
             self.progress.warn(f"the status of {self.run.path} could not be written")
 

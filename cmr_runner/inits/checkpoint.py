@@ -1,7 +1,6 @@
 """Weights from a file."""
 
-import pickle
-import zipfile
+import io
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -9,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from cmr_runner.checks import ArgumentError
+from cmr_runner.digests import Damaged, check_seal, is_sealed
 
 
 def checkpoint_(model: nn.Module, generator: Generator, *, path: str) -> None:
@@ -33,10 +33,15 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
     """The state_dict in a file, on the CPU, loaded without running any code from it."""
     file = Path(path).expanduser()
     try:
-        content = torch.load(file, map_location="cpu", weights_only=True)
+        blob = file.read_bytes()
+        if is_sealed(blob):
+            check_seal(blob)
+        content = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
+    except Damaged as error:
+        _refuse(path, f"damaged, {error}")
     except OSError as error:
         _refuse(path, str(error.strerror or error))
-    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile):
+    except Exception:  # whatever a damaged file raises
         _refuse(path, "not a file of tensors that torch.load(weights_only=True) reads")
     state = _model_part(content)
     if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):

@@ -7,19 +7,25 @@ resume writes them anew from the checkpoint, so that a kill between two writes c
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cmr_runner.runs.atomic import remove_temporaries, replace_file
+from cmr_runner.runs.atomic import TEMPORARY_MARK, remove_temporaries, replace_file
 from cmr_runner.runs.columns import CHECKPOINT, MODEL, NOTES, PREVIOUS_CHECKPOINT, RUN_FILE, TABLES
+from cmr_runner.runs.integrity import DIGEST, record_damage, record_digest
 from cmr_runner.runs.records import Records
 
 # Results that the same command does not compute again.
 FINAL_STATUSES = ("completed", "diverged")
+FILES = (RUN_FILE, *TABLES, CHECKPOINT, PREVIOUS_CHECKPOINT, MODEL)
+LOG = "cmr-run.log"  # Hydra's, if it is told to log
+BAD = ".bad"
 
 
 class RunDirectory:
@@ -30,9 +36,10 @@ class RunDirectory:
 
     def read(self) -> dict[str, Any] | None:
         """The content of run.json, or None where there is none that can be read."""
+        file = self.path / RUN_FILE
         try:
-            content = json.loads((self.path / RUN_FILE).read_text())
-        except (OSError, ValueError):
+            content = json.loads(file.read_text()) if file.is_file() else None  # a FIFO would be read for ever
+        except (OSError, ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) else None
 
@@ -45,11 +52,11 @@ class RunDirectory:
         remove_temporaries(self.path)
 
     def write(self, content: Mapping[str, Any]) -> None:
-        text = json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False)
+        """Replace run.json by `content` and its digest."""
+        record = plain(content)
+        record[DIGEST] = record_digest(record)
+        text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
         replace_file(self.path / RUN_FILE, f"{text}\n".encode())
-
-    def update(self, **changes: Any) -> None:
-        self.write({**(self.read() or {}), **changes})
 
     def save_epoch(self, checkpoint: bytes, records: Records) -> None:
         """Commit one finished epoch. The step that counts is the checkpoint's rename."""
@@ -82,11 +89,32 @@ class RunDirectory:
             if (self.path / name).is_file():
                 yield self.path / name
 
-    def set_aside(self, checkpoint: Path) -> Path:
-        """Rename a checkpoint that cannot be used, and say its new name."""
-        aside = checkpoint.with_name(f"{checkpoint.name}.bad")
-        os.replace(checkpoint, aside)
+    def set_aside(self, file: Path) -> Path:
+        """Rename a file that cannot be used, and say its new name."""
+        aside = file.with_name(f"{file.name}{BAD}")
+        os.replace(file, aside)
         return aside
+
+    def begun(self) -> bool:
+        return os.path.lexists(self.path / RUN_FILE) or any(self.checkpoints())
+
+    def strangers(self) -> list[str]:
+        """What lies in the directory although no run writes it there, unless run.json shows that this is a run."""
+        if not self.path.is_dir() or not record_damage(self.read()):
+            return []
+        return sorted(entry.name for entry in self.path.iterdir() if not _of_a_run(entry.name))
+
+    def clear(self) -> None:
+        """Remove the run's files, run.json first, so that half of a run is not taken for one; then the directory,
+        if nothing of somebody else's is in it."""
+        (self.path / RUN_FILE).unlink(missing_ok=True)
+        for entry in self.path.iterdir() if self.path.is_dir() else ():
+            if entry.name == NOTES and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif _of_a_run(entry.name):
+                entry.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
     def save_model(self, weights: bytes) -> None:
         replace_file(self.path / MODEL, weights)
@@ -95,10 +123,16 @@ class RunDirectory:
         (self.path / PREVIOUS_CHECKPOINT).unlink(missing_ok=True)
 
 
-def _finite(value: Any) -> Any:
+def _of_a_run(name: str) -> bool:
+    """Whether cmr-run, or Hydra for it, writes a file of this name into a run directory."""
+    temporary = name.startswith(".") and TEMPORARY_MARK in name
+    return temporary or name in (NOTES, LOG) or name.removesuffix(BAD) in FILES
+
+
+def plain(value: Any) -> Any:
     """`value` with null for numbers that JSON cannot write (the CSV files keep nan and inf)."""
     if isinstance(value, Mapping):
-        return {str(key): _finite(inner) for key, inner in value.items()}
+        return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

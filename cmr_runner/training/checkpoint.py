@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import pickle
-import zipfile
 from typing import Any
 
 import torch
 
-FORMAT = 1
+from cmr_runner.digests import check_seal, sealed
+
+FORMAT = 2
 
 
 class BadCheckpoint(Exception):
@@ -18,18 +18,24 @@ class BadCheckpoint(Exception):
 
 def pack(state: dict[str, Any], *, identity: str) -> bytes:
     """`state` (plain types and tensors) as bytes that know the run they belong to."""
+    return saved({"format": FORMAT, "identity": identity, "state": state})
+
+
+def saved(content: dict[str, Any]) -> bytes:
+    """A file of torch's that carries its own SHA-256."""
     buffer = io.BytesIO()
-    torch.save({"format": FORMAT, "identity": identity, "state": state}, buffer)
-    return buffer.getvalue()
+    torch.save(content, buffer)
+    return sealed(buffer.getvalue())
 
 
 def unpack(blob: bytes, *, identity: str) -> dict[str, Any]:
     """The state that was packed, on the CPU. Raises BadCheckpoint for anything else."""
     try:
+        check_seal(blob)
         content = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+    except Exception as error:  # whatever reading it raises, it is no checkpoint
         reason = str(error).strip().split("\n")[0]
-        raise BadCheckpoint(f"not a whole checkpoint ({type(error).__name__}: {reason})") from error
+        raise BadCheckpoint(f"not a whole checkpoint: {reason or type(error).__name__}") from error
     if not isinstance(content, dict) or content.keys() != {"format", "identity", "state"}:
         raise BadCheckpoint("not a checkpoint of cmr_runner")
     if content["format"] != FORMAT:

@@ -1,7 +1,6 @@
 """A run goes on from the newest good state, one process at a time, and says what it meets."""
 
 import errno
-import json
 import resource
 import shutil
 import signal
@@ -19,10 +18,13 @@ from run_process import (
     only_directory,
     record,
     results,
+    rewrite,
     run,
     thaw,
     untimed,
 )
+
+from cmr_runner.runs.identity import document_hash, recorded_document
 
 WORDS = ("trainer.epochs=12",)
 
@@ -89,6 +91,18 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-200])
 
 
+def flip_bit(path: Path) -> None:
+    """Of a number in the middle of the model's weights, where torch.load sees nothing wrong."""
+    blob = bytearray(path.read_bytes())
+    blob[len(blob) // 2] ^= 64
+    path.write_bytes(blob)
+
+
+def zero_range(path: Path) -> None:
+    blob = path.read_bytes()
+    path.write_bytes(blob[: len(blob) // 3] + bytes(64) + blob[len(blob) // 3 + 64 :])
+
+
 def make_foreign(path: Path) -> None:
     from cmr_runner.training.checkpoint import pack, unpack
 
@@ -120,6 +134,8 @@ def make_executable_pickle(path: Path) -> None:
 
 SPOILERS = {
     "truncated": truncate,
+    "a bit": flip_bit,
+    "zeros": zero_range,
     "empty": lambda path: path.write_bytes(b""),
     "foreign": make_foreign,
     "other shapes": change_shapes,
@@ -156,7 +172,7 @@ def test_a_resume_with_other_threads_or_versions_warns_by_name(root: Path) -> No
     content = record(directory)
     content["provenance"]["versions"]["torch"] = "1.0"
     content["provenance"]["threads"] = 4
-    (directory / "run.json").write_text(json.dumps(content))
+    rewrite(directory, content)
     done = call(root, *WORDS)
     assert done.returncode == 0
     (warning,) = done.stderr.splitlines()
@@ -177,7 +193,8 @@ def test_another_configurations_directory_is_never_written(root: Path) -> None:
     directory = only_directory(root)
     content = record(directory)
     content["config"]["trainer"]["epochs"] += 1
-    (directory / "run.json").write_text(json.dumps(content))
+    content["identity"]["hash"] = document_hash(recorded_document(content))
+    rewrite(directory, content)
     before = (directory / "checkpoint.pt").read_bytes()
     done = call(root, *WORDS)
     assert done.returncode == 1
@@ -201,10 +218,11 @@ def test_a_second_process_says_who_holds_the_run_and_a_killed_holder_leaves_no_l
 def test_force_runs_again_and_leaves_one_directory(calm: Path, tmp_path: Path) -> None:
     assert call(tmp_path, *WORDS).returncode == 0
     directory = only_directory(tmp_path)
-    (directory / "mark").touch()
+    (directory / "notes.txt").write_text("mine")
+    (directory / "model.pt").write_bytes(b"old")
     done = call(tmp_path, *WORDS, "force=true")
     assert done.returncode == 0
-    assert not (directory / "mark").exists()
+    assert (directory / "notes.txt").read_text() == "mine"
     assert not directory.with_name(f"{directory.name}.old").exists()
     assert results(directory) == results(calm)
 
@@ -294,7 +312,7 @@ def test_a_run_that_another_experiment_completed_under_equal_conditions_is_copie
     shutil.rmtree(copy)
     other = record(source)
     other["provenance"]["code"] = "another"
-    (source / "run.json").write_text(json.dumps(other))
+    rewrite(source, other)
     assert call(root, *words).returncode == 0
     assert "copied_from" not in record(copy)["provenance"]
     assert results(copy) == results(source)
