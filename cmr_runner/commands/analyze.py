@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cmr_runner.commands.arguments import OneLineParser, exit_code
-from cmr_runner.results.text_table import aligned
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from cmr_runner.regularizers.spectral_table import SpectralTable
 
 FILES = ("model.pt", "checkpoint.pt")  # of a run directory: the first that is there
 
@@ -27,13 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> OneLineParser:
     parser = OneLineParser(
         prog="cmr-analyze",
-        description="A row a layer: shape, κ, σ_max, σ_min, stable rank, ρ_cond, ρ_moment and the Chebyshev moments, "
+        description="One row per layer: κ, σ_max, σ_min, shape, stable rank, ρ_cond, ρ_moment, Chebyshev moments, "
         "exact and in float64.",
     )
     parser.add_argument(
         "paths", nargs="+", metavar="PATH", type=Path, help="run directories (model.pt, else checkpoint.pt) or files"
     )
     parser.add_argument("--csv", action="store_true", help="CSV with every digit instead of a table")
+    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw σ_min to σ_max of every layer, as .png or .pdf")
     parser.add_argument("--K", type=int, help="highest moment (default: the run's, or 5)")
     parser.add_argument("--eps", type=float, help="ε of ρ_cond and ρ_moment (default: the run's, or 1e-6)")
     parser.add_argument("--beta", type=float, help="β of ρ_moment's weights (default: the run's, or 0.15)")
@@ -55,6 +55,8 @@ def show(parser: OneLineParser, options: argparse.Namespace) -> int:
         except ValueError as error:
             parser.error(str(error))
     several = len(tables) > 1
+    if options.plot:
+        _draw(parser, options.plot, dict(zip(map(str, options.paths), tables, strict=True)))
     if options.csv:
         for path, table in zip(options.paths, tables, strict=True):
             if several:
@@ -64,11 +66,20 @@ def show(parser: OneLineParser, options: argparse.Namespace) -> int:
     for path, table in zip(options.paths, tables, strict=True):
         if several:
             print(f"{path}:")
-        print(aligned(list(table.columns), [[_cell(value) for value in row] for row in table.itertuples(index=False)]))
+        print(table)
     return 0
 
 
-def table_of(path: Path, options: argparse.Namespace) -> pd.DataFrame:
+def _draw(parser: OneLineParser, file: Path, tables: dict[str, SpectralTable]) -> None:
+    from cmr_runner.regularizers.spectral_table import figure_of
+
+    try:
+        figure_of(tables).savefig(file, dpi=150)
+    except (OSError, ValueError) as error:
+        parser.error(f"--plot {file}: {error}")
+
+
+def table_of(path: Path, options: argparse.Namespace) -> SpectralTable:
     """The table of one run directory or file; ValueError where there is none to be had."""
     from cmr_runner.inits.checkpoint import read_state_dict
     from cmr_runner.regularizers import LayerRule, analyze
@@ -80,6 +91,8 @@ def table_of(path: Path, options: argparse.Namespace) -> pd.DataFrame:
         include=saved.get("include", ()) if options.include is None else options.include,
         exclude=saved.get("exclude", ()) if options.exclude is None else options.exclude,
         min_side=saved.get("min_side", 2),
+        split=saved.get("split") or {},
+        heads=saved.get("heads") or False,
     )
     state = read_state_dict(file)
     table = analyze(
@@ -91,7 +104,8 @@ def table_of(path: Path, options: argparse.Namespace) -> pd.DataFrame:
         gram=options.gram or settings.get("gram", "short_side"),
     )
     if table.empty:
-        raise ValueError(f"PATH={path}: no weight with at least two dimensions is left to look at")
+        why = f": {table.left_out}" if table.left_out else ""
+        raise ValueError(f"PATH={path}: no weight with at least two dimensions is left to look at{why}")
     return table
 
 
@@ -107,10 +121,6 @@ def _weights_of(path: Path) -> tuple[Path, dict[str, Any]]:
         return file, dict(record["config"]["regularizer"])
     except (OSError, ValueError, KeyError, TypeError):
         return file, {}
-
-
-def _cell(value: object) -> str:
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.layers import Layer, LayerRule, find_layers
+from cmr_runner.regularizers.layers import Layer, LayerRule, all_matrices, reasons_left_out
 from cmr_runner.spectral import (
     NonFiniteError,
     PenaltySpec,
@@ -21,7 +21,7 @@ from cmr_runner.spectral import (
 from cmr_runner.spectral.moments import GramReading
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from cmr_runner.regularizers.spectral_table import SpectralTable
 
 
 def analyze(
@@ -32,16 +32,27 @@ def analyze(
     eps: float = 1e-6,
     beta: float = 0.15,
     gram: GramReading = "short_side",
-) -> pd.DataFrame:
-    """A row a layer: layer, rows, cols, kappa, sigma_max, sigma_min, stable_rank, rho_cond, rho_moment, s_3 ... s_K.
+) -> SpectralTable:
+    """A DataFrame, one row per layer: layer, rows, cols, kappa, sigma_max, sigma_min, stable_rank, rho_cond,
+    rho_moment, s_3 ... s_K. Exact, in float64, of the effective weights. A layer that is not finite has nan in every
+    column.
 
-    Exact, in float64, of the effective weights. A layer that is not finite has nan in every column.
+    Printed, it begins with κ, σ_max and σ_min, marks frozen layers, and ends with the weights that `layers` leaves out
+    and why. `plot()` draws it. Frozen layers have rows: whether CMR acts on them is decided at each step.
     """
-    import pandas as pd
+    from cmr_runner.regularizers.spectral_table import SpectralTable
 
-    found = find_layers(model, layers if layers is not None else LayerRule())
-    rows, _ = layer_rows(found, PenaltySpec(K=K, eps=eps, beta=beta, gram=gram))
-    return pd.DataFrame(rows)
+    matrices = all_matrices(model, layers if layers is not None else LayerRule())
+    found = [matrix for matrix in matrices if not matrix.left_out]
+    spec = PenaltySpec(K=K, eps=eps, beta=beta, gram=gram)
+    rows, _ = layer_rows(found, spec)
+    columns = ["layer", "rows", "cols", "kappa", "sigma_max", "sigma_min", "stable_rank", "rho_cond", "rho_moment"]
+    return SpectralTable(
+        rows,
+        [*columns, *(f"s_{k}" for k in range(3, K + 1))],
+        frozen=frozenset(layer.name for layer in found if layer.frozen),
+        left_out=reasons_left_out(matrices),
+    )
 
 
 def layer_rows(layers: list[Layer], spec: PenaltySpec) -> tuple[list[dict[str, float | int | str]], list[Tensor]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -192,7 +191,8 @@ def require_layers(model: nn.Module, rule: LayerRule) -> list[Layer]:
     matrices = all_matrices(model, rule)
     layers = [layer for layer in matrices if not layer.left_out]
     if not layers:
-        raise ArgumentError("layers", f"layers: no layer to regularise: {_left_out(matrices)}")
+        why = reasons_left_out(matrices) or "the model has no weight with at least two dimensions"
+        raise ArgumentError("layers", f"layers: no layer to regularise: {why}")
     return layers
 
 
@@ -256,17 +256,20 @@ def _weights(model: nn.Module, rule: LayerRule) -> Iterator[tuple[Weight, Tensor
                 yield Weight(name, module, attribute, layout), tensor
 
 
-def _left_out(matrices: list[Layer]) -> str:
-    """`4 weights were left out because: norm (1), short side 1 < min_side 2 (3: a, b, c)`."""
-    if not matrices:
-        return "the model has no weight with at least two dimensions"
-    counts = Counter(matrix.left_out for matrix in matrices)
+def reasons_left_out(matrices: list[Layer]) -> str:
+    """`4 weights were left out because: embedding (a.weight); norm (b.weight, …)`; nothing where none was."""
+    by_reason: dict[str, list[str]] = {}
+    for matrix in matrices:
+        if matrix.left_out:
+            by_reason.setdefault(matrix.left_out, []).append(matrix.name)
+    if not by_reason:
+        return ""
     reasons = [
-        f"{reason} ({', '.join([m.name for m in matrices if m.left_out == reason][:3])}{', …' if count > 3 else ''})"
-        for reason, count in counts.items()
+        f"{reason} ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})" for reason, names in by_reason.items()
     ]
-    were = "weight was" if len(matrices) == 1 else "weights were"
-    return f"{len(matrices)} {were} left out because: {'; '.join(reasons)}"
+    count = sum(map(len, by_reason.values()))
+    were = "weight was" if count == 1 else "weights were"
+    return f"{count} {were} left out because: {'; '.join(reasons)}"
 
 
 def _refuse_deepspeed(model: nn.Module) -> None:

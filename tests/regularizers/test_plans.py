@@ -12,6 +12,8 @@ from cmr_runner.data.torchvision_import import import_torchvision
 from cmr_runner.regularizers import LayerRule
 from cmr_runner.regularizers.layers import all_matrices
 
+import_torchvision()  # timm and transformers import it too
+
 BARE = "bare parameter, no layer's weight"
 NO_LAYER = {
     *("class_token", "cls_token", "pos_embedding", "pos_embed", "layer_scale", "logit_scale"),
@@ -35,7 +37,6 @@ def left_out(model: nn.Module) -> dict[str, str]:
 @pytest.fixture
 def on_no_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Networks without memory for their weights; RegNet computes its widths by tensors, which need some."""
-    import_torchvision()
     from torchvision.models.regnet import BlockParams
 
     widths = BlockParams.from_init_params

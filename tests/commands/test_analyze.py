@@ -83,10 +83,24 @@ def test_text_table_and_several_paths(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main([str(tmp_path / "a.pt"), str(tmp_path / "b.pt")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{tmp_path / 'a.pt'}:"
-    assert lines[1].split()[:5] == ["layer", "rows", "cols", "kappa", "sigma_max"]
-    assert lines[3].split()[:5] == ["weight", "3", "3", "1", "2"]
+    assert lines[1].split()[:5] == ["layer", "κ", "σ_max", "σ_min", "shape"]
+    assert lines[2].split()[:7] == ["weight", "1", "2", "2", "3", "×", "3"]
     found = csv(capsys, tmp_path / "a.pt", tmp_path / "b.pt")
     assert found["path"].tolist() == [str(tmp_path / "a.pt"), str(tmp_path / "b.pt")]
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf"])
+def test_plot_is_written_beside_the_table(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.pt", "b.pt"):
+        torch.save(MODELS["mlp"]().state_dict(), tmp_path / name)
+    file = tmp_path / f"spectra.{suffix}"
+    assert main([str(tmp_path / "a.pt"), str(tmp_path / "b.pt"), "--plot", str(file)]) == 0
+    assert file.read_bytes()[:4] in (b"\x89PNG", b"%PDF")
+    assert capsys.readouterr().out.count("layers.2.weight") == 2
+    with pytest.raises(SystemExit) as exit_:
+        main([str(tmp_path / "a.pt"), "--plot", str(tmp_path / "spectra.doc")])
+    assert exit_.value.code == 2
+    assert "spectra.doc" in capsys.readouterr().err
 
 
 def test_include_and_exclude_choose_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
