@@ -71,10 +71,10 @@ def show(parser: OneLineParser, options: argparse.Namespace) -> int:
 
 
 def _draw(parser: OneLineParser, file: Path, tables: dict[str, SpectralTable]) -> None:
-    from cmr_runner.regularizers.spectral_table import figure_of
+    from cmr_runner.figures.layer_bars import layer_bars
 
     try:
-        figure_of(tables).savefig(file, dpi=150)
+        layer_bars(tables).savefig(file, dpi=150)
     except (OSError, ValueError) as error:
         parser.error(f"--plot {file}: {error}")
 

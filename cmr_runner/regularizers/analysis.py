@@ -38,7 +38,7 @@ def analyze(
     column.
 
     Printed, it begins with κ, σ_max and σ_min, marks frozen layers, and ends with the weights that `layers` leaves out
-    and why. `plot()` draws it. Frozen layers have rows: whether CMR acts on them is decided at each step.
+    and why. Frozen layers have rows: whether CMR acts on them is decided at each step.
     """
     from cmr_runner.regularizers.spectral_table import SpectralTable
 

@@ -1,11 +1,11 @@
-"""What analyze says of a model, in print and as a drawing."""
+"""What analyze says of a model."""
 
 import pandas as pd
 import pytest
 import torch
 from torch import nn
 
-from cmr_runner import LayerRule, analyze
+from cmr_runner import analyze
 
 
 def language_model() -> nn.Module:
@@ -48,17 +48,3 @@ def test_a_model_without_layers_gives_an_empty_table_that_says_why() -> None:
     assert table.empty
     assert list(table.columns)[-1] == "s_3"
     assert "short side 1 < min_side 2 (0.weight)" in str(table)
-
-
-def test_plot_has_a_bar_per_layer_from_sigma_min_to_sigma_max() -> None:
-    model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 4), nn.Linear(4, 3))
-    with torch.no_grad():
-        model[2].weight.fill_(1.0)  # σ_min is 0 but for rounding
-    model[0].requires_grad_(False)
-    table = analyze(model, layers=LayerRule(types=["Linear"]))
-    ax = table.plot()
-    (bars,) = ax.collections
-    for segment, low, high in zip(bars.get_segments()[:2], table["sigma_min"], table["sigma_max"], strict=False):
-        assert segment[:, 0].tolist() == pytest.approx([low, high])
-    assert [label.get_text() for label in ax.get_yticklabels()] == table["layer"].tolist()
-    assert bars.get_colors()[0].tolist() != bars.get_colors()[1].tolist()  # frozen
