@@ -9,12 +9,12 @@ from pathlib import Path
 
 from cmr_runner.commands.arguments import INTERRUPTED, OneLineParser, chosen_runs, exit_code, runs_parser
 from cmr_runner.commands.settings import cores
-from cmr_runner.figures.catalogue import FIGURES, NAMES, by_figure
-from cmr_runner.figures.drawing import DrawingJob, outcomes, write_captions
+from cmr_runner.figures.catalogue import FIGURES, NAMES, Figure, by_figure
+from cmr_runner.figures.drawing import Target, jobs_of, outcomes, write_captions
 from cmr_runner.results.grouping import experiments
-from cmr_runner.results.reading import Run
+from cmr_runner.results.reading import Run, stamp
 from cmr_runner.results.selection import SelectionError, check_field
-from cmr_runner.results.summary import HEADER, summary_rows
+from cmr_runner.results.summary import HEADER, TABLE_NOTE, summary_rows
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.columns import RUN_FILE, TABLES
 
@@ -38,6 +38,7 @@ def list_groups(runs: Sequence[Run]) -> int:
     for experiment, groups in experiments(runs):
         print(f"{experiment}: {len(groups)} group(s), {sum(len(group.runs) for group in groups)} run(s)")
         print(aligned(HEADER, summary_rows(groups)), end="\n\n")
+    print(TABLE_NOTE)
     return 0
 
 
@@ -46,24 +47,35 @@ def draw(parser: OneLineParser, options: argparse.Namespace) -> int:
     runs, _ = chosen_runs(parser, options)
     if options.by:
         _check_by(parser, runs, options.by)
-    requests = [figure for figure in FIGURES if (figure.name in options.only if options.only else not options.by)]
-    if options.by:
-        requests.insert(0, by_figure(options.by))
-    job = DrawingJob(runs, options.out, options.format, options.dpi)
-    captions, failed = [], 0
-    for figure, outcome in zip(requests, outcomes(job, requests, options.jobs), strict=True):
+    figures = [by_figure(options.by)] if options.by else []
+    figures += [figure for figure in FIGURES if _asked_for(figure, options)]
+    target = Target(options.out, options.format, options.dpi)
+    jobs = jobs_of(figures, runs)
+    captions, failed, redrawn, done = [], 0, 0, set()
+    for job, outcome in zip(jobs, outcomes(target, jobs, options.jobs), strict=True):
+        name = job.figure.name
         for stem, caption in outcome.drawn:
-            print(f"{figure.name:<14} {options.out / stem}.{_extensions(options.format)}", flush=True)
+            done.add(name)
             captions.append((stem, caption))
-        for reason in outcome.omitted:
-            print(f"{figure.name:<14} left out: {reason}", flush=True)
+            redrawn += not outcome.unchanged
+            file = stem if stem.endswith(".gif") else f"{stem}.{_extensions(options.format)}"
+            print(f"{name:<16} {options.out / file}{' (unchanged)' * outcome.unchanged}", flush=True)
         if outcome.error:
+            done.add(name)
             failed += 1
-            print(f"{figure.name:<14} cannot be drawn: {outcome.error}", file=sys.stderr)
-        elif not outcome.drawn and not outcome.omitted:
-            print(f"{figure.name:<14} not drawn: needs {figure.needs}; make them with: {figure.command}", flush=True)
+            print(f"{name:<16} cannot be drawn: {outcome.error}", file=sys.stderr)
+    for figure in figures:
+        if figure.name not in done:
+            print(f"{figure.name:<16} not drawn: needs {figure.needs}; make them with: {figure.command}")
+    print(f"{len(captions)} pictures, {redrawn} drawn now{'' if options.all else '; --all draws the other kinds too'}")
     write_captions(options.out, captions)
     return 1 if failed else 0
+
+
+def _asked_for(figure: Figure, options: argparse.Namespace) -> bool:
+    if options.only:
+        return figure.name in options.only
+    return options.all or (figure.default and not options.by)
 
 
 def _extensions(formats: Sequence[str]) -> str:
@@ -88,15 +100,7 @@ def watch(
 def state(paths: Sequence[Path]) -> frozenset[tuple[str, int, int]]:
     """What tells whether runs have changed: name, size and time of every file a figure reads."""
     files = (file for path in paths for name in (RUN_FILE, *TABLES) for file in path.rglob(name))
-    return frozenset((str(file), *_stamp(file)) for file in files)
-
-
-def _stamp(file: Path) -> tuple[int, int]:
-    try:
-        stat = file.stat()
-    except FileNotFoundError:
-        return 0, 0
-    return stat.st_size, stat.st_mtime_ns
+    return frozenset((str(file), *stamp(file)) for file in files)
 
 
 def _check_by(parser: OneLineParser, runs: Sequence[Run], key: str) -> None:
@@ -115,14 +119,17 @@ def _parser() -> OneLineParser:
     parser.add_argument(
         "--format",
         type=_one_of(FORMATS),
-        default=("png", "pdf"),
+        default=("png",),
         metavar="F,F",
-        help="file formats, of png, pdf and svg (default: png,pdf)",
+        help="file formats, of png, pdf and svg (default: png)",
     )
     parser.add_argument("--dpi", type=_whole_number(30, 1200), default=200, help="of PNG files (default: 200)")
-    parser.add_argument(
-        "--only", type=_one_of(NAMES), metavar="NAME,…", help=f"only these figures, of {', '.join(NAMES)}"
+    usual = ", ".join(figure.name for figure in FIGURES if figure.default)
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument(
+        "--only", type=_one_of(NAMES), metavar="NAME,…", help=f"only these (default: {usual}), of {', '.join(NAMES)}"
     )
+    chosen.add_argument("--all", action="store_true", help="every kind of figure there are runs for")
     parser.add_argument("--by", metavar="KEY", help="draw how results depend on this field, e.g. optimizer.lr")
     parser.add_argument(
         "--list", action="store_true", help="say what is there, a table of groups of runs; draw nothing"

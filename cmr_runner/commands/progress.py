@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from cmr_runner.results.quantities import MEAN_MOMENT
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.columns import METRICS
 from cmr_runner.runs.records import Records
@@ -27,7 +28,7 @@ TABLE_COLUMNS = {
     "test_accuracy": "test accuracy",
     "grad_norm": "gradient norm",
     "kappa_mean": "mean κ",
-    "mean_abs_moment": "mean |s_k|",
+    MEAN_MOMENT.column: MEAN_MOMENT.heading,
     "seconds": "seconds",
 }
 

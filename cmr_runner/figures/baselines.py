@@ -1,38 +1,33 @@
 """The paper's appendix: final accuracy of five methods, and the median and P90 of κ(G) over epochs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from matplotlib.axes import Axes
 
-from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
-from cmr_runner.figures.style import Drawing, finish, legend_above, new_figure, stem_of
-from cmr_runner.paper.settings import baseline_settings
+from cmr_runner.figures.curves import curve_note, draw_curves
+from cmr_runner.figures.style import Drawing, legend_above, new_figure
 from cmr_runner.results.grouping import Group, Setting
 from cmr_runner.results.quantities import ACCURACY, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90
-from cmr_runner.results.reading import Run
-from cmr_runner.results.statistics import mean, standard_deviation
+from cmr_runner.results.statistics import mean, spread
 
+MOST_BARS = 20
 HATCHES = {"none": "", "l2": "//", "spectral_norm": "..", "cmr": "", "spectral_norm_cmr": "\\\\"}
 
 
-def baseline_figures(runs: Sequence[Run]) -> Iterator[Drawing]:
-    for setting in baseline_settings(runs):
-        yield accuracy_bars(setting)
-        for stem, quantity in (("kappa_gram_median", KAPPA_GRAM_MEDIAN), ("kappa_gram_p90", KAPPA_GRAM_P90)):
-            groups = setting.groups[:MOST_LINES]
-            figure = new_figure()
-            axes = figure.subplots()
-            draw_curves(axes, groups, quantity)
-            legend_above(figure, axes)
-            note = f"κ(G) = κ(W)² over layers. {curve_note(groups, quantity)}"
-            finish(figure, note)
-            yield Drawing(setting.experiment, stem_of(stem, setting.distinction), figure, note)
+def baseline_figures(setting: Setting) -> Iterator[Drawing]:
+    yield accuracy_bars(setting)
+    for stem, quantity in (("kappa_gram_median", KAPPA_GRAM_MEDIAN), ("kappa_gram_p90", KAPPA_GRAM_P90)):
+        figure = new_figure()
+        axes = figure.subplots()
+        draw_curves(axes, setting.groups, quantity)
+        legend_above(figure, axes)
+        yield Drawing(stem, figure, f"κ(G) = κ(W)² over layers. {curve_note(setting.groups, quantity)}")
 
 
 def accuracy_bars(setting: Setting) -> Drawing:
     figure = new_figure()
     axes = figure.subplots()
-    groups = setting.groups[: 2 * MOST_LINES]
+    groups = setting.groups[:MOST_BARS]
     for place, group in enumerate(groups):
         _draw_bar(axes, place, group)
     crowded = len(groups) > 6
@@ -50,8 +45,7 @@ def accuracy_bars(setting: Setting) -> Drawing:
     note = "Bars: mean over seeds, ± standard deviation. Dots: single seeds." if several else "One seed each."
     if any(group.partial for group in groups):
         note += " Runs that did not finish are not in the bars."
-    finish(figure, note)
-    return Drawing(setting.experiment, stem_of("accuracy_bars", setting.distinction), figure, note)
+    return Drawing("accuracy_bars", figure, note)
 
 
 def _draw_bar(axes: Axes, place: int, group: Group) -> None:
@@ -59,9 +53,9 @@ def _draw_bar(axes: Axes, place: int, group: Group) -> None:
     if not values:
         axes.text(place, 3, "no complete\nrun", ha="center", va="bottom", fontsize=7, rotation=90)
         return
-    height, spread = mean(values), standard_deviation(values)
+    height, deviation = mean(values), spread(values, log=False)
     hatch = HATCHES.get(group.method, "xx")
     axes.bar(place, height, width=0.66, color=group.look.color, hatch=hatch, edgecolor="white", linewidth=0)
     axes.plot([place] * len(values), values, ".", color="black", markersize=2.5)
-    label = f"{height:.1f}" if len(values) < 2 else f"{height:.1f}\n± {spread:.1f}"
+    label = f"{height:.1f}" if len(values) < 2 else f"{height:.1f}\n± {deviation:.1f}"
     axes.text(place, max(values) + 2.5, label, ha="center", va="bottom", fontsize=7, linespacing=0.95)

@@ -1,5 +1,6 @@
-"""A quantity over epochs: one line a group, a band over its seeds, and runs that did not finish drawn and marked."""
+"""A quantity over epochs: one line per group, a band over its seeds, and runs that did not finish, marked."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,20 +10,24 @@ from matplotlib.figure import Figure
 
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, epoch_axis, legend_above, log_axis, new_figure
 from cmr_runner.results.grouping import Group
-from cmr_runner.results.quantities import Quantity
+from cmr_runner.results.methods import PALE
+from cmr_runner.results.quantities import ACCURACY, Quantity
 from cmr_runner.results.reading import Run
 from cmr_runner.results.seed_curves import seed_matrix
-from cmr_runner.results.statistics import bootstrap_band
+from cmr_runner.results.statistics import LEAST_SEEDS, centre, t_band
 
-MOST_LINES = 10
-FEW_SEEDS = 5  # a percentile bootstrap of five normal values covers 84 %, of two 51 %
+MOST_LINES = 8  # told apart on one axis; of more, a few are highlighted over grey
 END_MARKS = {"diverged": "x"}
 UNFINISHED = ">"
 
 
 def draw_curves(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None:
     """Draw the quantity of each group on the axes."""
-    for group in groups:
+    chosen = highlighted(groups)
+    muted = [group for group in groups if group not in chosen]
+    for group in muted:
+        draw_muted(axes, group, quantity, f"{len(muted)} others" if group is muted[0] else None)
+    for group in chosen:
         draw_group(axes, group, quantity)
     epoch_axis(axes)
     axes.set_ylabel(quantity.axis_label)
@@ -32,8 +37,24 @@ def draw_curves(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None
         axes.text(0.5, 0.5, f"{quantity.column}\nis not logged", transform=axes.transAxes, ha="center", va="center")
 
 
+def highlighted(groups: Sequence[Group], most: int = MOST_LINES) -> list[Group]:
+    """All groups where an axis can tell them apart; else vanilla, CMR and the most accurate of the others."""
+    if len(groups) <= most:
+        return list(groups)
+    first = [next(g for g in groups if g.method == method) for method in ("none", "cmr") if _has(groups, method)]
+    rest = sorted((group for group in groups if group not in first), key=final_accuracy, reverse=True)
+    chosen = [*first, *rest[: most - 1 - len(first)]]
+    return [group for group in groups if group in chosen]
+
+
+def final_accuracy(group: Group) -> float:
+    """By which groups are ranked; below all others without a complete run."""
+    values = group.final(ACCURACY)
+    return centre(values, False) if values else -1.0
+
+
 def curve_row(groups: Sequence[Group], quantities: Sequence[Quantity]) -> tuple[Figure, list[Axes]]:
-    """A figure of one row, a panel a quantity, the legend above."""
+    """A figure of one row, a panel per quantity, the legend above."""
     figure = new_figure(PAGE, PANEL_HEIGHT)
     row = list(figure.subplots(1, len(quantities), squeeze=False)[0])
     for axes, quantity in zip(row, quantities, strict=True):
@@ -42,19 +63,51 @@ def curve_row(groups: Sequence[Group], quantities: Sequence[Quantity]) -> tuple[
     return figure, row
 
 
+def small_multiples(groups: Sequence[Group], quantity: Quantity) -> Figure:
+    """One panel per group, all others in grey behind it."""
+    columns = 4 if len(groups) > 9 else 3
+    rows = -(-len(groups) // columns)
+    figure = new_figure(PAGE, 0.3 + 1.25 * rows)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    for axes, group in zip(grid.flat, groups, strict=False):
+        for other in groups:
+            if other is not group:
+                draw_muted(axes, other, quantity, None)
+        draw_group(axes, group, quantity)
+        axes.set_title(textwrap.fill(legend_label(group), 120 // columns), loc="left", fontsize=7, pad=2)
+    if quantity.log:
+        log_axis(grid[0, 0])
+    for axes in grid.flat[len(groups) :]:
+        axes.set_visible(False)
+    for axes in grid.flat[max(0, len(groups) - columns) : len(groups)]:
+        epoch_axis(axes)
+        axes.tick_params(labelbottom=True)
+    figure.supylabel(quantity.axis_label, fontsize=8)
+    return figure
+
+
 def draw_group(axes: Axes, group: Group, quantity: Quantity) -> None:
     look = group.look
     style: dict[str, Any] = {"color": look.color, "linestyle": look.dash, "marker": look.marker}
     if group.complete:
         epochs, values = seed_matrix(group.complete, quantity)
-        centre, low, high = bootstrap_band(values, quantity.log)
+        middle, low, high = t_band(values, quantity.log)
         every = max(1, len(epochs) // 10)
-        axes.plot(epochs, centre, label=legend_label(group), markevery=every, **style)
-        if group.n > 1:
+        axes.plot(epochs, middle, label=legend_label(group), markevery=every, **style)
+        if group.n >= LEAST_SEEDS:
             axes.fill_between(epochs, low, high, color=look.color, alpha=0.2, linewidth=0)
+        elif group.n > 1:
+            axes.plot(epochs, values.T, color=look.color, linestyle=look.dash, linewidth=0.6, alpha=0.7)
     for run in group.partial:
         label = None if group.complete or run is not group.partial[0] else legend_label(group)
         draw_partial(axes, run, quantity, look.color, look.dash, label)
+
+
+def draw_muted(axes: Axes, group: Group, quantity: Quantity, label: str | None) -> None:
+    """A group's mean behind the others, in grey."""
+    if runs := group.complete or group.partial:
+        epochs, values = seed_matrix(runs, quantity)
+        axes.plot(epochs, t_band(values, quantity.log)[0], color=PALE, linewidth=0.8, zorder=1, label=label)
 
 
 def draw_partial(axes: Axes, run: Run, quantity: Quantity, color: str, dash: str, label: str | None) -> None:
@@ -76,13 +129,15 @@ def legend_label(group: Group) -> str:
 def curve_note(groups: Sequence[Group], *quantities: Quantity) -> str:
     """What a caption must say of the curves, and nothing that does not apply."""
     said = []
-    if any(group.n > 1 for group in groups):
+    counts = {group.n for group in groups}
+    if max(counts, default=0) > 1:
         log = any(quantity.log for quantity in quantities)
         said.append(f"Lines: mean over seeds{' (geometric on log scales)' if log else ''}.")
-        few = min(group.n for group in groups if group.n > 1) <= FEW_SEEDS
-        caution = ", too narrow for so few seeds" if few else ""
-        said.append(f"Bands: bootstrap 95 % interval of the mean{caution}.")
-    elif any(group.n for group in groups):
+    if max(counts, default=0) >= LEAST_SEEDS:
+        said.append("Bands: Student's 95 % interval of the mean.")
+    if 2 in counts:
+        said.append("Thin lines: the two seeds.")
+    if counts <= {0, 1} and 1 in counts:
         said.append("One seed each, no interval.")
     endings = {ending for group in groups for ending in group.endings}
     if "diverged" in endings:
@@ -90,6 +145,10 @@ def curve_note(groups: Sequence[Group], *quantities: Quantity) -> str:
     if endings - {"diverged"}:
         said.append(f"Thin line with ▶: {' or '.join(sorted(endings - {'diverged'}))}, not in the mean.")
     return " ".join(said)
+
+
+def _has(groups: Sequence[Group], method: str) -> bool:
+    return any(group.method == method for group in groups)
 
 
 def _drawn(axes: Axes) -> bool:

@@ -3,45 +3,58 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 from matplotlib.axes import Axes
 
-from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves
+from cmr_runner.figures.curves import curve_note, draw_curves, highlighted
 from cmr_runner.figures.style import (
     PAGE,
     PANEL_HEIGHT,
     Drawing,
-    Omission,
-    finish,
     legend_above,
     log_axis,
     new_figure,
-    stem_of,
 )
-from cmr_runner.results.grouping import Group, comparable_sets
+from cmr_runner.results.grouping import Group, Setting
 from cmr_runner.results.layer_columns import layer_matrix, layer_names
 from cmr_runner.results.methods import Look
+from cmr_runner.results.numerals import number
 from cmr_runner.results.quantities import JACOBIAN, JACOBIAN_BOUND
-from cmr_runner.results.reading import Run
+
+BEYOND = 1e3  # how far above what was measured an axis still follows a bound
 
 
-def diagnostic_figures(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
-    for setting in comparable_sets(runs):
-        groups = [group for group in setting.groups if group.has(JACOBIAN.column)]
-        if len(groups) > MOST_LINES:
-            yield Omission(setting.title, len(groups), MOST_LINES)
-        if not 0 < len(groups) <= MOST_LINES:
-            continue
-        figure = new_figure(PAGE, PANEL_HEIGHT)
-        left, right = figure.subplots(1, 2)
-        draw_curves(left, groups, JACOBIAN)
-        legend_above(figure, left)
-        draw_curves(left, [_as_bound(group) for group in groups], JACOBIAN_BOUND)
-        left.set_ylabel("κ of the Jacobian (log)")
-        draw_layer_gradients(right, groups)
-        bounds = "Right: after the last epoch. Dotted: the bounds of Section 4."
-        note = f"{setting.title}. {curve_note(groups, JACOBIAN)} {bounds}"
-        finish(figure, note)
-        yield Drawing(setting.experiment, stem_of("diagnostics", setting.distinction), figure, note)
+def diagnostic_figures(setting: Setting) -> Iterator[Drawing]:
+    groups = highlighted([group for group in setting.groups if group.has(JACOBIAN.column)])
+    if not groups:
+        return
+    figure = new_figure(PAGE, PANEL_HEIGHT)
+    left, right = figure.subplots(1, 2)
+    draw_curves(left, groups, JACOBIAN)
+    legend_above(figure, left)
+    measured = _largest(left)
+    draw_curves(left, [_as_bound(group) for group in groups], JACOBIAN_BOUND)
+    left.set_ylabel("κ of the Jacobian (log)")
+    cut = _clip(left, measured)
+    draw_layer_gradients(right, groups)
+    note = f"{curve_note(groups, JACOBIAN)} Right: after the last epoch. Dotted: the bounds of Section 4.{cut}"
+    yield Drawing("diagnostics", figure, note)
+
+
+def _clip(axes: Axes, measured: float) -> str:
+    """End the axis where the bounds leave what was measured far behind, and say how far they go."""
+    largest = _largest(axes)
+    if not largest > BEYOND * measured:
+        return ""
+    axes.set_ylim(min(axes.dataLim.minposy, 1.0) / 3, BEYOND * measured)
+    log_axis(axes)
+    return f" The axis ends below the bounds, the largest of which is {number(largest, 2)}."
+
+
+def _largest(axes: Axes) -> float:
+    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float).ravel() for line in axes.lines])
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if len(finite) else 1.0
 
 
 def draw_layer_gradients(axes: Axes, groups: Sequence[Group]) -> None:

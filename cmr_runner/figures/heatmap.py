@@ -9,10 +9,15 @@ COLORS = "cividis"  # even in lightness and read alike by colour-blind readers
 MISSING = "#e8e8e8"
 
 
-def color_scale(values: np.ndarray, log: bool) -> Normalize:
-    """A scale over the finite values; one value alone still gets a range."""
+def color_scale(values: np.ndarray, log: bool, least: float = 0.0) -> Normalize:
+    """A scale over the finite values that spans at least `least` (a difference, or a factor on a logarithmic scale);
+    one value alone still gets a range."""
     finite = values[np.isfinite(values) & ((values > 0) | (not log))]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (1.0, 1.0)
+    if log and least and high / low < least:
+        low, high = low * (high / low / least) ** 0.5, high * (least / (high / low)) ** 0.5
+    elif not log and high - low < least:
+        low, high = high - least, high
     if low == high:
         low, high = (low / 2, high * 2) if log else (low - 0.5, high + 0.5)
     return LogNorm(low, high) if log else Normalize(low, high)

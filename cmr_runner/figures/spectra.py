@@ -1,15 +1,15 @@
 """The singular values of every layer before and after training, as quantile curves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from cmr_runner.figures.style import PAGE, Drawing, Omission, finish, legend_above, log_axis, new_figure, stem_of
-from cmr_runner.results.grouping import Setting, comparable_sets
+from cmr_runner.figures.curves import highlighted
+from cmr_runner.figures.style import PAGE, Drawing, legend_above, log_axis, new_figure
+from cmr_runner.results.grouping import Setting
 from cmr_runner.results.layer_columns import layer_names, layer_spectra, short_name, shown_runs
 from cmr_runner.results.methods import GREY
-from cmr_runner.results.reading import Run
 
 MOST_GROUPS = 6
 MOST_LAYERS = 25
@@ -21,28 +21,24 @@ LIKENESS = 1.2  # a factor: the median singular value of a layer moves by far le
 Spectra = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
-def spectrum_figures(runs: Sequence[Run]) -> Iterator[Drawing | Omission]:
-    for setting in comparable_sets(runs):
-        if len(setting.groups) > MOST_GROUPS:
-            yield Omission(setting.title, len(setting.groups), MOST_GROUPS)
-        elif layer_names(setting.groups, "spectra"):
-            yield spectrum_figure(setting)
-
-
-def spectrum_figure(setting: Setting) -> Drawing:
-    names = layer_names(setting.groups, "spectra")
+def spectrum_figures(setting: Setting) -> Iterator[Drawing]:
+    logged = [group for group in setting.groups if layer_names([group], "spectra")]
+    groups = highlighted(logged, MOST_GROUPS)
+    if not groups:
+        return
+    names = layer_names(groups, "spectra")
     shown = names[:: -(-len(names) // MOST_LAYERS)]
     columns = min(COLUMNS, len(shown))
     rows = -(-len(shown) // columns)
     figure = new_figure(PAGE, 0.4 + 1.05 * rows)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    before = [layer_spectra(group, "before") for group in setting.groups]
+    before = [layer_spectra(group, "before") for group in groups]
     alike = all(_alike(before[0], other) for other in before[1:])
-    after = [layer_spectra(group, "after") for group in setting.groups]
+    after = [layer_spectra(group, "after") for group in groups]
     for axes, name in zip(grid.flat, shown, strict=False):
         if alike:
             axes.plot(*before[0].get(name, NOTHING), color=GREY, linewidth=2.2, alpha=0.6, label="before")
-        for group, start, spectra in zip(setting.groups, before, after, strict=True):
+        for group, start, spectra in zip(groups, before, after, strict=True):
             if not alike:
                 axes.plot(*start.get(name, NOTHING), color=group.look.color, linewidth=2.2, alpha=0.35)
             label = f"{group.label} after (n = {len(shown_runs(group))})"
@@ -61,13 +57,14 @@ def spectrum_figure(setting: Setting) -> Drawing:
         axes.tick_params(labelbottom=True)
     figure.supylabel("singular value σ (log)", fontsize=8)
     legend_above(figure, grid[0, 0])
-    note = f"{setting.title}. x: percentile of the layer's singular values; geometric mean over seeds."
+    note = "x: percentile of the layer's singular values; geometric mean over seeds."
     if not alike:
         note += " Broad and pale: before training."
     if len(shown) < len(names):
         note += f" {len(shown)} of {len(names)} layers."
-    finish(figure, note)
-    return Drawing(setting.experiment, stem_of("spectra", setting.distinction), figure, note)
+    if len(groups) < len(logged):
+        note += f" {len(groups)} of {len(logged)} groups."
+    yield Drawing("spectra", figure, note)
 
 
 def _alike(one: Spectra, other: Spectra) -> bool:

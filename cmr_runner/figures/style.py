@@ -1,15 +1,17 @@
 """One look for all figures: sizes for a paper's column, type of 7 points and more, and bytes that do not change."""
 
+import hashlib
 import io
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -20,6 +22,8 @@ COLUMN = 3.4  # inches: one column of a two-column paper
 PAGE = 6.9
 PANEL_HEIGHT = 2.1
 NOTE_SIZE = 7.0
+LONGEST_NAME = 60  # characters of a file name
+FRAME_DPI, FRAME_MILLISECONDS = 110, 500
 LINE = 0.135  # inches a line of a note or legend takes
 # Steps within a decade for an axis that spans more than so many decades.
 TICK_STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
@@ -66,25 +70,12 @@ METADATA: dict[str, dict[str, None]] = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """A finished figure, where it goes (`folder/stem`), and what a reader must be told to read it."""
+    """A picture, its file's stem, and what a reader must be told to read it. `frames` make an animation instead."""
 
-    folder: str
     stem: str
-    figure: Figure
-    caption: str
-
-
-@dataclass(frozen=True)
-class Omission:
-    """A figure left out because nobody could tell its groups apart."""
-
-    title: str
-    groups: int
-    most: int
-
-    @property
-    def text(self) -> str:
-        return f"{self.title}: {self.groups} groups, more than the {self.most} it can show; choose some with --filter"
+    figure: Figure | None
+    note: str
+    frames: tuple[Figure, ...] = ()
 
 
 @contextmanager
@@ -144,31 +135,55 @@ def log_axis(axes: Axes, which: str = "y") -> None:
 
 
 def stem_of(name: str, distinction: str) -> str:
-    """A figure's name, and what sets its setting apart from the others of its experiment."""
+    """A picture's name, and what sets its runs apart from the others of its experiment."""
     return f"{name}-{distinction}" if distinction else name
 
 
 def slug(text: str) -> str:
-    """A file name of a name: letters, digits, `.=_-` only."""
-    return re.sub(r"[^\w.=-]+", "-", text, flags=re.ASCII).strip("-.") or "unnamed"
+    """A short file name: letters, digits, `.=_-` only; a long one is cut, and told apart by its digest."""
+    name = re.sub(r"[^\w.=-]+", "-", text, flags=re.ASCII).strip("-.") or "unnamed"
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 9].rstrip('-.=')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def save(drawing: Drawing, out: Path, formats: tuple[str, ...], dpi: int) -> list[Path]:
-    """Write the figure in each format; a reader never meets half a file."""
-    folder = out / slug(drawing.folder)
-    folder.mkdir(parents=True, exist_ok=True)
+def save(drawing: Drawing, out: Path, folder: str, stem: str, formats: tuple[str, ...], dpi: int) -> list[Path]:
+    """Write the picture in each format; a reader never meets half a file."""
+    directory = out / slug(folder)
+    directory.mkdir(parents=True, exist_ok=True)
+    if drawing.figure is None:
+        path = directory / f"{slug(stem)}.gif"
+        replace_file(path, animation(drawing.frames))
+        return [path]
     figure = drawing.figure
     figure.set_dpi(dpi)
     # Solving the layout is the slow part: once for all formats.
     if engine := figure.get_layout_engine():
         engine.execute(figure)
         figure.set_layout_engine("none")
-    paths = [folder / f"{slug(drawing.stem)}.{extension}" for extension in formats]
+    paths = [directory / f"{slug(stem)}.{extension}" for extension in formats]
     for path in paths:
         buffer = io.BytesIO()
         _print(figure, buffer, path.suffix[1:])
         replace_file(path, buffer.getvalue())
     return paths
+
+
+def animation(frames: Sequence[Figure]) -> bytes:
+    """An endless GIF of the frames, the last one held."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    images = []
+    for figure in frames:
+        figure.set_dpi(FRAME_DPI)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        images.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]).quantize(64))
+    buffer = io.BytesIO()
+    times = [FRAME_MILLISECONDS] * (len(images) - 1) + [4 * FRAME_MILLISECONDS]
+    images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], duration=times, loop=0)
+    return buffer.getvalue()
 
 
 def _grow(figure: Figure, lines: int) -> None:

@@ -1,4 +1,4 @@
-"""The figures the paper reports, and the settings it reports them for."""
+"""The values the paper reports, and the settings it reports them for."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ KAPPA_STRESS, BASELINES = "kappa_stress", "standard_baselines"
 COMMANDS = {experiment: f"cmr-run -m experiment={experiment}" for experiment in (KAPPA_STRESS, BASELINES)}
 TITLES = {KAPPA_STRESS: "Experiment 1, κ-stress", BASELINES: "Experiment 2, standard baselines"}
 
-# Fields the paper fixes; a run that differs in one is compared, and the difference is said.
+# Fields the paper fixes: a run that differs in one is not the paper's, and gets no verdict.
 COMMON = {
     "model": "mlp",
     "model.depth": "15",

@@ -1,4 +1,4 @@
-"""Paper against measured: every figure and shape the paper reports, beside ours."""
+"""Paper against measured: every value and shape the paper reports, beside ours, for runs in the paper's setting."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,26 +8,22 @@ import numpy as np
 
 from cmr_runner.paper.facts import (
     BASELINES,
-    CMR_FIELDS,
     COMMANDS,
     KAPPA_STRESS,
     RISE_AFTER,
-    SETTINGS,
     STRESS_VALUES,
     TITLES,
     PaperValue,
 )
 from cmr_runner.paper.settings import (
     baseline_settings,
-    closest_group,
-    closest_setting,
-    departures,
+    paper_group,
+    paper_setting,
     stress_settings,
 )
 from cmr_runner.paper.verdicts import (
     ACCURACY_TOLERANCE,
     FACTOR_TOLERANCE,
-    LEAST_SEEDS,
     NOT_RUN,
     Verdict,
     shape_verdict,
@@ -38,11 +34,12 @@ from cmr_runner.results.grouping import Group, Setting
 from cmr_runner.results.methods import method_label
 from cmr_runner.results.quantities import ACCURACY, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90, Quantity
 from cmr_runner.results.reading import Run
-from cmr_runner.results.statistics import centre, mean, t_interval
+from cmr_runner.results.statistics import LEAST_SEEDS, centre, mean, t_interval
 
 # Of a measured factor: whether the claim holds, and whether at least its direction does.
 Holds = Callable[[float], tuple[bool, bool]]
 NO_VERDICT = Verdict(NOT_RUN)
+COMPARISON_HEADER = ("claim", "paper", "measured", "95 % interval", "seeds", "verdict")
 
 
 @dataclass(frozen=True)
@@ -57,39 +54,30 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows of one of the paper's experiments, from which runs, and how these depart from the paper's setting."""
+    """The rows of one of the paper's experiments, and from which runs; no rows where none are in its setting."""
 
     title: str
     command: str
     source: str
-    departures: list[str]
     rows: list[Row]
 
 
 def reproduction(runs: Sequence[Run]) -> list[Comparison]:
-    stress = closest_setting(stress_settings(runs), KAPPA_STRESS)
-    same_start = [s for s in baseline_settings(runs) if s.init == SETTINGS[BASELINES]["init"]]
-    baselines = closest_setting(same_start, BASELINES)
+    stress = paper_setting(stress_settings(runs), KAPPA_STRESS)
+    baselines = paper_setting(baseline_settings(runs), BASELINES)
     return [
-        _comparison(KAPPA_STRESS, stress, _stress_rows(*_pair(stress))),
-        _comparison(BASELINES, baselines, _baseline_rows(baselines, *_pair(baselines))),
+        _comparison(KAPPA_STRESS, stress, _stress_rows),
+        _comparison(BASELINES, baselines, _baseline_rows),
     ]
 
 
-def _comparison(experiment: str, setting: Setting | None, rows: list[Row]) -> Comparison:
-    departed, source = [], ""
-    if setting:
-        cmr = closest_group(setting, "cmr")
-        departed = departures(setting.groups[0], SETTINGS[experiment]) + (departures(cmr, CMR_FIELDS) if cmr else [])
-        source = setting.title
-    return Comparison(TITLES[experiment], COMMANDS[experiment], source, departed, rows)
+def _comparison(experiment: str, setting: Setting | None, rows: Callable[[Setting], list[Row]]) -> Comparison:
+    found = rows(setting) if setting else []
+    return Comparison(TITLES[experiment], COMMANDS[experiment], setting.title if setting else "", found)
 
 
-def _pair(setting: Setting | None) -> tuple[Group | None, Group | None]:
-    return (closest_group(setting, "none"), closest_group(setting, "cmr")) if setting else (None, None)
-
-
-def _stress_rows(vanilla: Group | None, cmr: Group | None) -> list[Row]:
+def _stress_rows(setting: Setting) -> list[Row]:
+    vanilla, cmr = paper_group(setting, "none"), paper_group(setting, "cmr")
     return [
         _value_row(fact, method, group, _agrees(fact, vanilla, cmr))
         for fact in STRESS_VALUES
@@ -116,8 +104,9 @@ def _agrees(fact: PaperValue, vanilla: Group | None, cmr: Group | None) -> bool 
     return (high > low) == (fact.cmr > fact.vanilla)
 
 
-def _baseline_rows(setting: Setting | None, vanilla: Group | None, cmr: Group | None) -> list[Row]:
-    rows = [_comparable_row(setting.groups if setting else ()), _slightly_over_row(vanilla, cmr)]
+def _baseline_rows(setting: Setting) -> list[Row]:
+    vanilla, cmr = paper_group(setting, "none"), paper_group(setting, "cmr")
+    rows = [_comparable_row(setting.groups), _slightly_over_row(vanilla, cmr)]
     for quantity in (KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90):
         rows += [_rise_row(quantity, vanilla), _flat_row(quantity, vanilla, cmr), _low_row(quantity, vanilla, cmr)]
     return rows

@@ -14,6 +14,12 @@ def stress_settings(runs: Sequence[Run]) -> list[Setting]:
     return [s for s in settings(own) if s.init == "kappa_stress" and s.of("none") and s.of("cmr")]
 
 
+def beyond_stress(runs: Sequence[Run]) -> list[Run]:
+    """The runs that are not those of Experiment 1."""
+    stressed = {id(run) for setting in stress_settings(runs) for run in setting.runs}
+    return [run for run in runs if id(run) not in stressed]
+
+
 def baseline_settings(runs: Sequence[Run]) -> list[Setting]:
     """Experiment 2: its own experiment; else wherever vanilla stands beside another of the paper's methods."""
     found = [
@@ -25,24 +31,18 @@ def baseline_settings(runs: Sequence[Run]) -> list[Setting]:
     return own or found
 
 
-def departures(group: Group, fixed: dict[str, str]) -> list[str]:
-    """Where a group differs from what the paper fixes, among the fields it has."""
-    return [
-        f"{key}={value_text(group.field(key))} (paper: {value})"
-        for key, value in fixed.items()
-        if group.field(key) is not None and value_text(group.field(key)) != value
-    ]
+def departs(group: Group, fixed: dict[str, str]) -> bool:
+    """Whether a group differs from what the paper fixes, in a field that it has."""
+    return any(group.field(key) is not None and value_text(group.field(key)) != value for key, value in fixed.items())
 
 
-def closest_setting(found: Sequence[Setting], experiment: str) -> Setting | None:
-    """The setting that departs least from the paper's; of equals the one with most complete runs."""
-
-    def rank(setting: Setting) -> tuple[int, int]:
-        return len(departures(setting.groups[0], SETTINGS[experiment])), -sum(group.n for group in setting.groups)
-
-    return min(found, key=rank, default=None)
+def paper_setting(found: Sequence[Setting], experiment: str) -> Setting | None:
+    """The setting that is the paper's own; of several the one with most complete runs."""
+    own = [setting for setting in found if not departs(setting.groups[0], SETTINGS[experiment])]
+    return max(own, key=lambda setting: sum(group.n for group in setting.groups), default=None)
 
 
-def closest_group(setting: Setting, method: str) -> Group | None:
-    """The method's group that departs least from the paper's CMR; of equals the one with most complete runs."""
-    return min(setting.of(method), key=lambda group: (len(departures(group, CMR_FIELDS)), -group.n), default=None)
+def paper_group(setting: Setting | None, method: str) -> Group | None:
+    """The method's group with the paper's values; of several the one with most complete runs."""
+    own = [group for group in (setting.of(method) if setting else ()) if not departs(group, CMR_FIELDS)]
+    return max(own, key=lambda group: group.n, default=None)

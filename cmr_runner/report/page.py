@@ -8,8 +8,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from cmr_runner.paper.reproduction import Comparison, Row
-from cmr_runner.paper.verdicts import NOT_REPRODUCED, NOT_RUN, RULE, SAME_DIRECTION, WITHIN
+from cmr_runner.paper.reproduction import COMPARISON_HEADER, Comparison, Row
+from cmr_runner.paper.verdicts import CLOSE, HOLDS, NOT_REPRODUCED, NOT_RUN, RULE, SAME_DIRECTION, WITHIN
 from cmr_runner.report.payload import payload
 from cmr_runner.results.grouping import Group, symbol
 from cmr_runner.results.quantities import ACCURACY, GRAD_NORM, KAPPA, MEAN_MOMENT
@@ -18,7 +18,9 @@ from cmr_runner.results.summary import HEADER, summary_rows
 
 VERDICT_MARKS = {
     WITHIN: ("good", "✓"),
-    SAME_DIRECTION: ("fair", "≈"),
+    HOLDS: ("good", "✓"),
+    CLOSE: ("fair", "≈"),
+    SAME_DIRECTION: ("fair", "↗"),
     NOT_REPRODUCED: ("poor", "✗"),
     NOT_RUN: ("none", "–"),
 }
@@ -83,18 +85,15 @@ def _overview(runs: Sequence[Run], places: Sequence[str]) -> str:
 
 
 def _comparison(comparison: Comparison) -> str:
+    heading = f"<h3>{escape(comparison.title)}</h3>"
     if not comparison.source:
-        source = f"Not run. Make it with <code>{escape(comparison.command)}</code>"
-    elif comparison.departures:
-        departed = escape("; ".join(comparison.departures))
-        source = f"Measured on <b>{escape(comparison.source)}</b>, which departs from the paper in {departed}."
-    else:
-        source = f"Measured on <b>{escape(comparison.source)}</b>, in the paper's setting."
-    columns = ("claim", "paper", "measured", "95 % interval", "seeds", "verdict")
-    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+        command = f"<code>{escape(comparison.command)}</code>"
+        return f"{heading}<p>None of these runs is in the paper's setting; {command} makes such runs.</p>"
+    head = "".join(f'<th scope="col">{column}</th>' for column in COMPARISON_HEADER)
     body = "".join(map(_comparison_row, comparison.rows))
     table = f'<table class="verdicts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    return f"<h3>{escape(comparison.title)}</h3><p>{source}</p>{scrolled(table)}"
+    source = f"<p>Measured on <b>{escape(comparison.source)}</b>, in the paper's setting.</p>"
+    return f"{heading}{source}{scrolled(table)}"
 
 
 def _comparison_row(row: Row) -> str:

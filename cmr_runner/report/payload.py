@@ -11,7 +11,7 @@ from cmr_runner.results.layer_columns import layer_matrix, layer_names, short_na
 from cmr_runner.results.quantities import QUANTITIES, Quantity
 from cmr_runner.results.reading import Run
 from cmr_runner.results.seed_curves import seed_matrix
-from cmr_runner.results.statistics import bootstrap_band
+from cmr_runner.results.statistics import LEAST_SEEDS, t_band
 
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 SYMBOLS = {
@@ -83,8 +83,8 @@ def _mean_curves(group: Group, quantities: Sequence[Quantity]) -> tuple[np.ndarr
     for quantity in quantities:
         epochs, values = seed_matrix(group.complete, quantity)
         if np.isfinite(values).any():
-            bands = bootstrap_band(values, quantity.log)
-            curves[quantity.column] = [rounded(band) for band in (bands if group.n > 1 else bands[:1])]
+            bands = t_band(values, quantity.log)
+            curves[quantity.column] = [rounded(band) for band in (bands if group.n >= LEAST_SEEDS else bands[:1])]
     return epochs, curves
 
 

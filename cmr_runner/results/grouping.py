@@ -80,8 +80,20 @@ class Setting:
     def init(self) -> str:
         return value_text(self.groups[0].field("init") or "")
 
+    @property
+    def runs(self) -> list[Run]:
+        return [run for group in self.groups for run in group.runs]
+
     def of(self, *methods: str) -> tuple[Group, ...]:
         return tuple(group for group in self.groups if group.method in methods)
+
+
+@dataclass(frozen=True)
+class Dependence(Setting):
+    """Groups of one experiment that differ in `key`, as series along which nothing else differs."""
+
+    key: str = ""
+    series: tuple[Setting, ...] = ()
 
 
 def group_runs(runs: Iterable[Run]) -> tuple[Group, ...]:
@@ -116,16 +128,88 @@ def comparable_sets(runs: Iterable[Run]) -> list[Setting]:
         if not swept or len(several) == 1:
             sets.append(setting)
         elif setting is several[0]:
-            everything = [run for other in several for group in other.groups for run in group.runs]
+            everything = [run for other in several for run in other.runs]
             sets.append(Setting(setting.experiment, group_runs(everything), ""))
     return sets
 
 
 def experiments(runs: Iterable[Run]) -> list[tuple[str, tuple[Group, ...]]]:
-    """Each experiment with its groups, comparable or not; the paper's come first."""
+    """Each experiment with its groups, comparable or not; the paper's come first. An experiment on several data sets
+    or models has a section for each, since their results share no scale."""
+    return [(part.title, part.groups) for part in sections(runs)]
+
+
+def sections(runs: Iterable[Run]) -> list[Setting]:
     parts = _partition(runs, lambda run: run.experiment)
     parts.sort(key=lambda part: (part[0].experiment not in PAPER_EXPERIMENTS, part[0].experiment))
-    return [(part[0].experiment, group_runs(part)) for part in parts]
+    found = []
+    for part in parts:
+        on_one = _partition(part, _task)
+        on_one.sort(key=lambda some: _task(some[0]))
+        marks = _distinctions([dict(_task(some[0])) for some in on_one])
+        found += [
+            Setting(part[0].experiment, group_runs(some), ", ".join(mark))
+            for some, mark in zip(on_one, marks, strict=True)
+        ]
+    return found
+
+
+def compared_sets(runs: Iterable[Run]) -> list[Setting]:
+    """Of an experiment all groups on one task, since what varies in it was chosen; of single runs comparable ones."""
+    runs = list(runs)
+    chosen = sections(run for run in runs if run.in_experiment)
+    single = settings(run for run in runs if not run.in_experiment)
+    return [setting for setting in (*chosen, *single) if len(setting.groups) > 1]
+
+
+def sweep_grids(runs: Iterable[Run]) -> list[Setting]:
+    """Sets of groups that differ in λ and ρ_spec alone and cover at least 2 × 2 values of them."""
+    keys = ("regularizer.lam", "regularizer.rho_spec")
+
+    def rest(run: Run) -> tuple:
+        return (run.experiment, *sorted((k, v) for k, v in run.recipe.items() if k not in keys))
+
+    parts = _partition((run for run in runs if all(key in run.recipe for key in keys)), rest)
+    grids = [part for part in parts if all(len({run.recipe[key] for run in part}) > 1 for key in keys)]
+    return [Setting(grid[0].experiment, group_runs(grid), _grid_name(grid, grids)) for grid in grids]
+
+
+def _grid_name(grid: Sequence[Run], grids: Sequence[Sequence[Run]]) -> str:
+    alone = sum(other[0].experiment == grid[0].experiment for other in grids) == 1
+    return "" if alone else f"{grid[0].method} {grid[0].hash}"
+
+
+def dependences(runs: Iterable[Run]) -> list[Dependence]:
+    """For every experiment, the numeric keys along which it has a series of three values or more."""
+    found = []
+    for part in _partition(runs, lambda run: run.experiment):
+        values: dict[str, set[str]] = {}
+        for run in part:
+            for key, value in run.recipe.items():
+                values.setdefault(key, set()).add(value)
+        swept = [key for key, seen in values.items() if len(seen) >= 3 and all(natural(v)[0] == 0 for v in seen)]
+        for key in swept:
+            found += [one for one in series_sets(part, key) if any(len(s.groups) >= 3 for s in one.series)]
+    return found
+
+
+def series_sets(runs: Iterable[Run], key: str) -> list[Dependence]:
+    """For every experiment, its series along one field."""
+    return [
+        Dependence(part[0].experiment, tuple(g for s in part for g in s.groups), key.split(".")[-1], key, tuple(part))
+        for part in _by_experiment(series_along(runs, key))
+    ]
+
+
+def _by_experiment(found: Sequence[Setting]) -> list[list[Setting]]:
+    parts: dict[str, list[Setting]] = {}
+    for setting in found:
+        parts.setdefault(setting.experiment, []).append(setting)
+    return list(parts.values())
+
+
+def _task(run: Run) -> tuple[tuple[str, str], ...]:
+    return tuple((group, run.choices[group]) for group in ("dataset", "model") if group in run.choices)
 
 
 def series_along(runs: Iterable[Run], key: str) -> list[Setting]:

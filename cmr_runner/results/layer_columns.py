@@ -60,6 +60,19 @@ def layer_spectra(group: Group, when: str) -> dict[str, tuple[np.ndarray, np.nda
     return {name: _joined(np.concatenate(points)) for name, points in parts.items()}
 
 
+def spectrum_history(group: Group, layer: str | None = None) -> np.ndarray:
+    """Rows of epoch, percentile and σ of the group's runs, over all layers or of one; every logged epoch."""
+    rows = [np.zeros((0, 3))]
+    for run in shown_runs(group):
+        table = run.spectra
+        if all(name in table for name in ("epoch", "layer", "percentile", "sigma")):
+            kept = (table["sigma"] > 0) & np.isfinite(table["epoch"]) & np.isfinite(table["percentile"])
+            if layer is not None:
+                kept &= table["layer"] == layer
+            rows.append(np.stack([table[name][kept] for name in ("epoch", "percentile", "sigma")], axis=1))
+    return np.concatenate(rows)
+
+
 def _joined(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     percentiles, place = np.unique(points[:, 0], return_inverse=True)
     return percentiles, np.exp(np.bincount(place, np.log(points[:, 1])) / np.bincount(place))

@@ -29,6 +29,7 @@ class Look:
 
 BLUE, GREEN, PURPLE, ORANGE, VERMILION = "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#D55E00"
 SKY, GREY, BLACK = "#56B4E9", "#777777", "#000000"
+PALE = "#C4C4C4"  # what stands behind the curves that are meant
 
 LOOKS = {
     "none": Look(BLUE, "o", "--"),

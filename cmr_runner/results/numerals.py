@@ -27,6 +27,13 @@ def plus_minus(value: float, spread: float, digits: int = 3) -> str:
     return f"({value / scale:.{digits - 1}f} ± {spread / scale:.{digits - 1}f}) × {_power(exponent)}"
 
 
+def times_over(value: float, factor: float, digits: int = 3) -> str:
+    """`value ×÷ factor`, the value alone where there is no spread."""
+    if not math.isfinite(factor) or not math.isfinite(value):
+        return number(value, digits)
+    return f"{number(value, digits)} ×÷ {f'{factor:.2f}' if factor < 10 else number(factor)}"
+
+
 def interval(low: float, high: float, digits: int = 3) -> str:
     return f"{number(low, digits)} to {number(high, digits)}" if math.isfinite(low) and math.isfinite(high) else "–"
 

@@ -48,8 +48,8 @@ class LayerMedian(Quantity):
 ACCURACY = Quantity("test_accuracy", "test accuracy (%)", factor=100.0, short="accuracy %")
 GRAD_NORM = Quantity("grad_norm", "mean gradient norm", log=True, short="grad norm")
 KAPPA = Quantity("kappa_mean", "mean κ(W)", log=True)
-MAX_MOMENT = Quantity("max_abs_moment", "max |s_k|, k ≥ 3, over layers", short="max |s|")
-MEAN_MOMENT = Quantity("mean_abs_moment", "mean over layers of max |s_k|", short="mean |s|")
+MAX_MOMENT = Quantity("max_abs_moment", "max |s_k|, largest layer")
+MEAN_MOMENT = Quantity("mean_abs_moment", "max |s_k|, mean over layers")
 KAPPA_GRAM_MEDIAN = Quantity("kappa_gram_median", "median κ(G)", log=True)
 KAPPA_GRAM_P90 = Quantity("kappa_gram_p90", "90th percentile κ(G)", log=True, short="P90 κ(G)")
 CAP_ACTIVE = Quantity("cap_active_fraction", "cap active (% of steps)", factor=100.0, short="cap %")
@@ -83,13 +83,13 @@ QUANTITIES = (
     Quantity("lambda_t", "λ_t"),
     CAP_ACTIVE,
     CLIP_ACTIVE,
-    Quantity("seconds", "seconds an epoch"),
-    Quantity("spectral_seconds", "spectral seconds an epoch"),
+    Quantity("seconds", "seconds per epoch"),
+    Quantity("spectral_seconds", "spectral seconds per epoch"),
     JACOBIAN,
     JACOBIAN_BOUND,
 )
 
-# The figures of a summary table, in its order.
+# What a summary table shows, in its order.
 SUMMARY = (ACCURACY, KAPPA, GRAD_NORM, MEAN_MOMENT, MAX_MOMENT, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90)
 # Those of a table by epoch: what a network does, beside the scale and the condition of its layers.
 BY_EPOCH = (TRAIN_LOSS, ACCURACY, GRAD_NORM, SIGMA_MIN, SIGMA_MAX, STABLE_RANK, KAPPA, KAPPA_GRAM_MEDIAN, CAP_ACTIVE)

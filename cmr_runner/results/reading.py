@@ -170,6 +170,15 @@ def read_columns(path: Path) -> Columns:
     return Columns({name: _column(name, column) for name, column in zip(header, cells, strict=True)}, note)
 
 
+def stamp(file: Path) -> tuple[int, int]:
+    """Size and time of a file, by which a change of it is noticed; zeros where there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
+
+
 def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     """All runs below the paths, in a fixed order, and notes on what was passed over.
 

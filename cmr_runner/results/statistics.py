@@ -1,16 +1,15 @@
-"""Numbers over seeds: means, standard deviations and 95 % intervals, on a linear or a logarithmic scale.
+"""Numbers over seeds: centres, spreads and Student's 95 % intervals, on a linear or a logarithmic scale.
 
-κ and gradient norms spread over decades, so their centre is the geometric mean and their interval is taken of the
-logarithms; accuracies and moments use plain means.
+κ, gradient norms and losses spread over decades: their centre is the geometric mean, their spread a factor, and their
+interval is taken of the logarithms. Accuracies and moments use plain means and standard deviations.
 """
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
-RESAMPLES = 2000
+LEAST_SEEDS = 3  # the interval of two seeds is wider than any axis: the seeds themselves are shown instead
 # Quantiles t(0.975, df) for df = 1 … 30; from there on the normal one is within 4 %.
 T_975 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
@@ -27,43 +26,36 @@ def mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if len(values) else math.nan
 
 
-def standard_deviation(values: Sequence[float]) -> float:
-    """With n − 1 in the denominator; nan for fewer than two values."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
-
-
 def centre(values: Sequence[float], log: bool) -> float:
     """Arithmetic mean, or geometric mean on a logarithmic scale."""
     return float(_from_scale(np.mean(_to_scale(values, log)), log)) if len(values) else math.nan
 
 
+def spread(values: Sequence[float], log: bool) -> float:
+    """Standard deviation with n − 1 in the denominator; on a logarithmic scale the factor it stands for. nan for
+    fewer than two values."""
+    return float(_from_scale(np.std(_to_scale(values, log), ddof=1), log)) if len(values) > 1 else math.nan
+
+
 def t_interval(values: Sequence[float], log: bool) -> tuple[float, float]:
-    """Student's 95 % interval of the centre over seeds; (nan, nan) for fewer than two values."""
-    if len(values) < 2:
-        return math.nan, math.nan
-    scaled = _to_scale(values, log)
-    half = t_quantile(len(scaled) - 1) * float(np.std(scaled, ddof=1)) / math.sqrt(len(scaled))
-    middle = float(np.mean(scaled))
-    return float(_from_scale(middle - half, log)), float(_from_scale(middle + half, log))
+    """Student's 95 % interval of the centre over seeds; (nan, nan) for fewer than three."""
+    _, low, high = t_band(np.reshape(values, (-1, 1)), log)
+    return float(low[0]), float(high[0])
 
 
-def bootstrap_band(values: np.ndarray, log: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Centre and percentile-bootstrap 95 % interval over the rows of `values` (seeds × points).
+def t_band(values: np.ndarray, log: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Centre and Student's 95 % interval over the rows of `values` (seeds × points); no interval below three seeds.
 
     A point where any seed is not finite has no centre: leaving that seed out there would draw a different group.
     """
     scaled = _to_scale(values, log)
     scaled = np.where(np.isfinite(scaled), scaled, np.nan)  # an infinite κ(J) would be subtracted from itself
-    resampled = _weights(len(scaled)) @ scaled  # (resamples, points)
-    low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
-    return tuple(_from_scale(x, log) for x in (scaled.mean(axis=0), low, high))  # type: ignore[return-value]
-
-
-@lru_cache
-def _weights(n: int) -> np.ndarray:
-    # Each row averages one resample of n seeds. The generator is fixed, so that a figure's bytes are.
-    drawn = np.random.default_rng(0).integers(n, size=(RESAMPLES, n))
-    return np.stack([(drawn == seed).mean(axis=1) for seed in range(n)], axis=1)
+    n = len(scaled)
+    middle = scaled.mean(axis=0) if n else np.full(scaled.shape[1], np.nan)
+    half = np.full_like(middle, np.nan)
+    if n >= LEAST_SEEDS:
+        half = t_quantile(n - 1) * np.std(scaled, axis=0, ddof=1) / math.sqrt(n)
+    return _from_scale(middle, log), _from_scale(middle - half, log), _from_scale(middle + half, log)
 
 
 def _to_scale(values: Sequence[float] | np.ndarray, log: bool) -> np.ndarray:

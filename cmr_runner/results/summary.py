@@ -1,4 +1,4 @@
-"""Final figures over seeds: one row a group, as text, Markdown and CSV."""
+"""Final values over seeds: one row per group, as text, Markdown and CSV."""
 
 import csv
 import io
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cmr_runner.results.grouping import Group
-from cmr_runner.results.numerals import plus_minus
+from cmr_runner.results.numerals import plus_minus, times_over
 from cmr_runner.results.quantities import SUMMARY, Quantity
 from cmr_runner.results.reading import value_text
-from cmr_runner.results.statistics import centre, mean, standard_deviation, t_interval
+from cmr_runner.results.statistics import centre, spread, t_interval
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,12 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """`mean ± standard deviation`, the mean alone for one seed, and a dash where there is nothing."""
+        """Centre and spread on the quantity's own scale; the centre alone for one seed, a dash for none."""
         if not self.values:
             return "–"
+        log = self.quantity.log
         digits = 4 if self.quantity.factor == 100.0 else 3
-        return plus_minus(mean(self.values), standard_deviation(self.values), digits)
+        return (times_over if log else plus_minus)(centre(self.values, log), spread(self.values, log), digits)
 
 
 def final_cells(group: Group) -> list[Cell]:
@@ -40,7 +41,12 @@ def count_text(group: Group) -> str:
 
 CSV_HEADER = (
     *("experiment", "group", "method", "n", "not_complete", "seeds"),
-    *("quantity", "mean", "std", "scale", "centre", "ci95_low", "ci95_high"),
+    *("quantity", "scale", "centre", "spread", "ci95_low", "ci95_high"),
+)
+# What a reader of any table of results must be told.
+TABLE_NOTE = (
+    "Mean ± standard deviation over seeds; for κ, gradient norms and losses the geometric mean ×÷ the factor of one "
+    "standard deviation. n counts complete runs."
 )
 HEADER = ("group", "n", *(quantity.heading for quantity in SUMMARY))
 
@@ -50,8 +56,8 @@ def summary_rows(groups: Sequence[Group]) -> list[list[str]]:
 
 
 def summary_csv(experiments: Sequence[tuple[str, Sequence[Group]]]) -> str:
-    """Tidy: one row a group and quantity, with the arithmetic mean ± std, and the centre and Student's 95 % interval
-    on the quantity's own scale (logarithmic for κ and gradient norms)."""
+    """Tidy: one row per group and quantity, with centre, spread and Student's 95 % interval on the quantity's own
+    scale (logarithmic for κ and gradient norms: geometric mean, and the spread as a factor)."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(CSV_HEADER)
@@ -70,6 +76,5 @@ def _numbers(cell: Cell) -> list[str]:
     # The CSV keeps the logged units: a fraction, not per cent.
     values = [value / cell.quantity.factor for value in cell.values]
     log = cell.quantity.log
-    figures = [mean(values), standard_deviation(values), centre(values, log), *t_interval(values, log)]
-    average, spread, middle, low, high = ("" if math.isnan(x) else f"{x:.8g}" for x in figures)
-    return [average, spread, "log" if log else "linear", middle, low, high]
+    numbers = [centre(values, log), spread(values, log), *t_interval(values, log)]
+    return ["log" if log else "linear", *("" if math.isnan(x) else f"{x:.8g}" for x in numbers)]

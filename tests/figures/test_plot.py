@@ -22,7 +22,7 @@ def is_picture(path):
 
 
 def test_the_papers_seven_plots_come_from_its_two_experiments(tmp_path, capsys):
-    write_kappa_stress(tmp_path, seeds=2, layers=2)
+    write_kappa_stress(tmp_path, seeds=3, layers=2)
     write_baselines(tmp_path, seeds=2, epochs=3, layers=2)
     assert main([str(tmp_path), "--only", "main,baselines", *QUICK]) == 0
     appendix = ["accuracy_bars", "kappa_gram_median", "kappa_gram_p90"]
@@ -31,7 +31,7 @@ def test_the_papers_seven_plots_come_from_its_two_experiments(tmp_path, capsys):
     ]
     assert drawn(tmp_path / "figures") == sorted(expected)
     captions = (tmp_path / "figures" / "captions.md").read_text()
-    assert "bootstrap 95 % interval" in captions
+    assert "Student's 95 % interval" in captions
     assert all(name in captions for name in expected)
 
 
@@ -39,7 +39,17 @@ def test_every_figure_is_drawn_where_there_is_data_for_it(tmp_path, capsys):
     write_kappa_stress(tmp_path, seeds=2, layers=3, diagnostics=True)
     write_run(tmp_path, method="cmr_learned", layers=3, diagnostics=True)
     write_sweep(tmp_path, seeds=1, layers=1)
-    names = ["comparison", "scale", "layers", "spectra", "activity", "moment_weights", "diagnostics"]
+    names = [
+        "comparison",
+        "time",
+        "tradeoff",
+        "scale",
+        "layers",
+        "spectra",
+        "activity",
+        "moment_weights",
+        "diagnostics",
+    ]
     assert main([str(tmp_path), "--only", ",".join(["sweep", *names]), *QUICK]) == 0
     found = drawn(tmp_path / "figures")
     assert set(found) >= {f"kappa_stress/{name}" for name in names} | {"sweep/sweep", "sweep/comparison"}
@@ -54,7 +64,7 @@ def test_what_is_missing_is_said_with_the_command_that_makes_it(tmp_path, capsys
     assert missing["main"].endswith("make them with: cmr-run -m experiment=kappa_stress")
     assert missing["baselines"].endswith("make them with: cmr-run -m experiment=standard_baselines")
     assert "regularizer.lam" in missing["sweep"]
-    assert "kappa_stress/layers" in drawn(tmp_path / "figures")
+    assert said[-1] == "0 pictures, 0 drawn now; --all draws the other kinds too"
 
 
 def test_the_same_runs_give_the_same_bytes_in_every_format(tmp_path):
@@ -80,21 +90,56 @@ def test_the_same_runs_give_the_same_bytes_in_every_format(tmp_path):
 
 
 def test_several_processes_draw_what_one_draws(tmp_path, capsys):
-    write_kappa_stress(tmp_path, seeds=1, layers=2)
-    assert (
-        main(
-            [str(tmp_path), "--only", "layers,activity", "--format", "png", "--jobs", "2", "--out", str(tmp_path / "x")]
-        )
-        == 0
-    )
-    two = capsys.readouterr().out
-    assert (
-        main(
-            [str(tmp_path), "--only", "layers,activity", "--format", "png", "--jobs", "1", "--out", str(tmp_path / "x")]
-        )
-        == 0
-    )
-    assert two == capsys.readouterr().out
+    write_kappa_stress(tmp_path / "runs", seeds=1, layers=2)
+    for jobs in ("1", "2"):
+        out = ["--out", str(tmp_path / jobs)]
+        assert main([str(tmp_path / "runs"), "--only", "layers,activity", *QUICK[:-1], jobs, *out]) == 0
+    one, two = ({path.name: path.read_bytes() for path in (tmp_path / jobs).rglob("*.png")} for jobs in "12")
+    assert len(one) == 2
+    assert one == two
+
+
+def test_a_second_time_only_what_changed_is_drawn_again(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=1, layers=1)
+    other = write_run(tmp_path, "mine", layers=1)
+    arguments = [str(tmp_path), "--only", "layers", *QUICK]
+    main(arguments)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.png")}
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.endswith("2 pictures, 0 drawn now; --all draws the other kinds too\n")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.png")} == times
+    (other / "layers.csv").write_text((other / "layers.csv").read_text().replace("256,256", "128,256"))
+    assert main(arguments) == 0
+    assert [path.name for path, was in times.items() if path.stat().st_mtime_ns != was] == ["layers.png"]
+
+
+def test_a_picture_of_other_runs_under_the_same_name_is_drawn_again(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=2, layers=1)
+    arguments = [str(tmp_path), "--only", "layers", *QUICK]
+    pictures = []
+    for words in ([], ["--filter", "seed=0"], []):
+        assert main([*arguments, *words]) == 0
+        pictures.append((tmp_path / "figures" / "kappa_stress" / "layers.png").read_bytes())
+    assert pictures[0] == pictures[2] != pictures[1]
+
+
+def test_many_methods_are_drawn_not_left_out(tmp_path, capsys):
+    for number in range(14):
+        write_run(tmp_path, "rivals", f"method_{number}", layers=1)
+    assert main([str(tmp_path), "--all", *QUICK]) == 0
+    found = drawn(tmp_path / "figures")
+    for name in ("curves_test_accuracy", "curves_kappa_mean", "time", "tradeoff", "layers", "spectra", "scale"):
+        assert f"rivals/{name}" in found
+    assert "left out" not in capsys.readouterr().out
+
+
+def test_file_names_stay_short_whatever_varies(tmp_path, capsys):
+    for epochs in (3, 4):
+        for lr in (0.001, 0.0123456789):
+            write_run(tmp_path, "x" * 80, epochs=epochs, lr=lr, layers=1, init=f"an_init_of_a_very_long_name_{epochs}")
+    assert main([str(tmp_path), "--all", *QUICK]) == 0
+    names = [part for name in drawn(tmp_path / "figures") for part in name.split("/")]
+    assert max(map(len, names)) <= 60
 
 
 @pytest.mark.parametrize(
@@ -155,7 +200,7 @@ def test_by_draws_the_dependence_on_a_field(tmp_path, capsys):
         for method in ("none", "cmr"):
             write_run(tmp_path, method=method, lr=lr, layers=1)
     assert main([str(tmp_path), "--by", "optimizer.lr", *QUICK]) == 0
-    expected = ["by_optimizer.lr", "curves_by_optimizer.lr-CMR", "curves_by_optimizer.lr-vanilla"]
+    expected = ["by-lr", "curves_by-CMR-lr", "curves_by-vanilla-lr"]
     assert drawn(tmp_path / "figures") == [f"kappa_stress/{name}" for name in expected]
 
 
@@ -190,7 +235,7 @@ def odd_runs(root):
 
 def test_odd_runs_never_end_in_a_traceback(tmp_path, capsys):
     odd_runs(tmp_path)
-    assert main([str(tmp_path), *QUICK]) == 0
+    assert main([str(tmp_path), "--all", *QUICK]) == 0
     heard = capsys.readouterr()
     assert "cannot be drawn" not in heard.err
     assert "damaged line left out" in heard.err
@@ -222,7 +267,7 @@ def test_five_hundred_runs_stay_within_a_gigabyte(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert float(done.stderr) < 1000
-    assert (tmp_path / "figures" / "sweep" / "sweep.pdf").exists()
+    assert (tmp_path / "figures" / "sweep" / "sweep.png").exists()
 
 
 def test_watch_redraws_when_a_run_changes_and_only_then(tmp_path):

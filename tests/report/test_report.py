@@ -4,7 +4,8 @@ import csv
 import json
 import re
 from html.parser import HTMLParser
-from statistics import mean, median, stdev
+from math import exp, log
+from statistics import geometric_mean, median, stdev
 
 import pytest
 from figures.test_plot import odd_runs
@@ -13,7 +14,7 @@ from synthetic_runs import write_kappa_stress, write_run
 from cmr_runner.commands.report import main
 from cmr_runner.paper.verdicts import RULE
 from cmr_runner.report.page import script_json
-from cmr_runner.results.numerals import number, plus_minus
+from cmr_runner.results.numerals import number, times_over
 from cmr_runner.results.text_table import aligned, markdown
 
 
@@ -61,7 +62,7 @@ def test_summary_numbers_are_those_of_the_csv_files(tmp_path, capsys):
             finals.append(float(list(csv.DictReader(file))[-1]["test_accuracy"]))
     with (tmp_path / "report" / "summary.csv").open() as file:
         (row,) = [row for row in csv.DictReader(file) if row["quantity"] == "test_accuracy"]
-    assert float(row["mean"]) == pytest.approx(sum(finals) / 3)
+    assert float(row["centre"]) == pytest.approx(sum(finals) / 3)
     assert (row["n"], row["seeds"], row["scale"]) == ("3", "0 1 2", "linear")
     printed = capsys.readouterr().out
     assert f"{100 * sum(finals) / 3:.2f} ±" in printed
@@ -79,7 +80,7 @@ def test_the_markdown_tells_each_run_by_its_end_and_each_group_by_epoch(tmp_path
     summary = (tmp_path / "report" / "summary.md").read_text()
     by_epoch, by_run = (_table(summary, heading) for heading in ("kappa_stress, by epoch", "kappa_stress, by run"))
     assert [row["epoch"] for row in by_epoch] == ["0", "1", "2"]
-    assert by_epoch[1]["σ_max"] == plus_minus(mean(medians), stdev(medians))
+    assert by_epoch[1]["σ_max"] == times_over(geometric_mean(medians), exp(stdev(map(log, medians))))
     assert [(row["seed"], row["accuracy %"]) for row in by_run] == [
         (str(i), number(x, 4)) for i, x in enumerate(finals)
     ]
@@ -101,7 +102,18 @@ def test_the_rule_and_the_verdicts_are_on_the_page_and_in_the_markdown(tmp_path,
     assert "cmr-run -m experiment=standard_baselines" in text  # what was not run
     summary = (tmp_path / "report" / "summary.md").read_text()
     assert RULE in summary
-    assert summary.count("| not run |") == 8
+    assert "standard baselines: no runs in the paper's setting" in summary
+
+
+def test_a_users_own_runs_get_no_verdict(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=3, epochs=1, layers=1)
+    words = Words()
+    words.feed(report(tmp_path))
+    printed = capsys.readouterr().out
+    for text in (" ".join(words.text).replace(RULE, ""), printed):
+        assert "same direction" not in text
+        assert "in the paper's setting" in text
+        assert "cmr-run -m experiment=kappa_stress" in text
 
 
 def test_names_cannot_break_out_of_the_page(tmp_path, capsys):

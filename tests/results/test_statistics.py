@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cmr_runner.results.numerals import interval, number, plus_minus
-from cmr_runner.results.statistics import T_975, bootstrap_band, centre, standard_deviation, t_interval, t_quantile
+from cmr_runner.results.numerals import interval, number, plus_minus, times_over
+from cmr_runner.results.statistics import T_975, centre, spread, t_band, t_interval, t_quantile
 
 
 @pytest.mark.parametrize("df", [*range(1, len(T_975) + 1), 40, 200])
@@ -24,9 +24,12 @@ def test_t_interval_matches_scipy_on_both_scales():
     assert t_interval(values, log=True) == pytest.approx((low, high), rel=1e-3)
 
 
-def test_one_seed_has_no_interval_and_no_deviation():
-    assert all(map(math.isnan, t_interval([1.0], log=False)))
-    assert math.isnan(standard_deviation([1.0]))
+@pytest.mark.parametrize("log", [False, True])
+def test_two_seeds_have_a_spread_but_no_interval_and_one_has_neither(log):
+    assert all(map(math.isnan, t_interval([1.0, 2.0], log)))
+    assert spread([1.0, 2.0], log) == pytest.approx(math.exp(math.log(2) / 2**0.5) if log else 0.5**0.5)
+    assert all(map(math.isnan, t_interval([1.0], log)))
+    assert math.isnan(spread([1.0], log))
 
 
 def test_centre_on_a_log_scale_is_the_geometric_mean():
@@ -34,28 +37,24 @@ def test_centre_on_a_log_scale_is_the_geometric_mean():
     assert centre([1.0, 100.0], log=False) == pytest.approx(50.5)
 
 
-def test_bootstrap_band_holds_the_mean_stays_inside_the_seeds_and_repeats():
+def test_band_is_students_interval_at_every_point():
     values = np.random.default_rng(3).lognormal(size=(6, 9))
-    middle, low, high = bootstrap_band(values, log=True)
+    middle, low, high = t_band(values, log=True)
     np.testing.assert_allclose(middle, stats.gmean(values, axis=0))
-    assert (values.min(axis=0) <= low).all()
-    assert (low < middle).all()
-    assert (middle < high).all()
-    assert (high <= values.max(axis=0)).all()
-    np.testing.assert_array_equal(low, bootstrap_band(values, log=True)[1])
+    for point in range(9):
+        assert t_interval(values[:, point], log=True) == pytest.approx((low[point], high[point]))
 
 
-def test_bootstrap_band_covers_the_mean_about_as_often_as_it_says():
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(30, 400))
-    _, low, high = bootstrap_band(values, log=False)
-    assert 0.90 < ((low < 0) & (high > 0)).mean() < 0.98
+def test_band_covers_the_mean_as_often_as_it_says_also_for_three_seeds():
+    values = np.random.default_rng(0).normal(size=(3, 4000))
+    _, low, high = t_band(values, log=False)
+    assert 0.94 < ((low < 0) & (high > 0)).mean() < 0.96
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
 def test_a_point_where_a_seed_is_not_finite_has_no_mean(odd):
-    middle, low, high = bootstrap_band(np.array([[1.0, 2.0], [1.0, odd]]), log=True)
+    middle, low, high = t_band(np.array([[1.0, 2.0], [1.0, 2.0], [1.0, odd]]), log=True)
     assert np.isfinite([middle[0], low[0], high[0]]).all()
     assert np.isnan([middle[1], low[1], high[1]]).all()
 
@@ -81,4 +80,6 @@ def test_a_spread_shares_the_decimals_and_power_of_its_value():
     assert plus_minus(87.284, 0.996, 4) == "87.28 ± 1.00"
     assert plus_minus(3.1, math.nan) == "3.10"
     assert plus_minus(math.inf, math.nan) == "∞"
+    assert times_over(8946.0, 1.634) == "8946 ×÷ 1.63"
+    assert times_over(8946.0, math.nan) == "8946"
     assert interval(math.nan, math.nan) == "–"
