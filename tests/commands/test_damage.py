@@ -3,15 +3,18 @@
 import errno
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from run_process import call, only_directory, record, results, rewrite
+from run_process import call, environment, only_directory, record, results
 
 from cmr_runner.runs.lock import run_lock
 
 WORDS = ("trainer.epochs=2",)
+WITHOUT_WEIGHTS = Path(__file__).parents[2] / "scripts" / "without_weights.py"
 KEPT = ("metrics.csv", "layers.csv", "spectra.csv", "model.pt")
 
 
@@ -79,13 +82,18 @@ def test_without_a_checkpoint_the_damaged_run_is_computed_again(calm: Path, dire
     assert results(directory) == results(calm)
 
 
-def test_a_run_is_complete_without_the_files_it_does_not_keep(directory: Path, tmp_path: Path) -> None:
-    content = record(directory)
-    assert content["files"].keys() == set(KEPT)
-    del content["files"]["model.pt"]
-    rewrite(directory, content)
-    (directory / "model.pt").unlink()
-    assert "completed before" in call(tmp_path, *WORDS).stdout
+def test_a_run_whose_weights_were_left_out_on_purpose_is_complete(directory: Path, tmp_path: Path) -> None:
+    assert record(directory)["files"].keys() == set(KEPT)
+    command = [sys.executable, str(WITHOUT_WEIGHTS), str(tmp_path)]
+    assert subprocess.run(command, env=environment(), check=False).returncode == 0
+    assert {path.name for path in directory.iterdir()} == {".hydra", "run.json", *KEPT[:3]}
+    done = call(tmp_path, *WORDS)
+    assert "completed before" in done.stdout
+    assert done.stderr == ""
+    cut(directory / "metrics.csv")
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "metrics.csv has" in done.stderr
 
 
 def test_a_damaged_run_is_not_copied_to_another_experiment(calm: Path, directory: Path, tmp_path: Path) -> None:
