@@ -10,7 +10,9 @@ import pytest
 from run_process import call
 
 from cmr_runner.results.reading import Run
+from cmr_runner.runs.columns import TABLES
 from cmr_runner.runs.identity import document, document_hash, recorded_document
+from cmr_runner.runs.integrity import file_damage, record_damage
 
 from .composition import composed
 
@@ -27,6 +29,14 @@ def test_every_committed_run_lies_under_the_hash_of_its_recorded_configuration()
         moved = {**found, "config": with_moved_classes(found["config"])}
         assert document_hash(recorded_document(moved)) == own["hash"]
         assert Run(path.parent, moved).recipe == Run(path.parent, found).recipe
+
+
+def test_every_committed_run_has_the_bytes_it_was_committed_with() -> None:
+    for path in COMMITTED:
+        found = json.loads(path.read_text())
+        assert record_damage(found) == ""
+        assert found["files"].keys() >= set(TABLES)
+        assert file_damage(path.parent, found) == []
 
 
 def with_moved_classes(node: Mapping[str, Any]) -> dict[str, Any]:
