@@ -35,7 +35,11 @@ def settings_last(arguments: list[str]) -> list[str]:
 
 def unknown_option(arguments: list[str]) -> str | None:
     """The first argument that is neither an option of Hydra's nor a setting, as one line."""
-    _, unknown = get_args_parser().parse_known_args(settings_last(arguments))
+    known, unknown = get_args_parser().parse_known_args(settings_last(arguments))
+    if known.experimental_rerun is not None:
+        return (
+            f"--experimental-rerun {known.experimental_rerun}: would run code from that file; give the settings again"
+        )
     for argument in unknown:
         key = argument.lstrip("-").partition("=")[0].replace("-", "_")
         return f"unknown option {argument}: settings are written key=value; is it {_guess(key)}? (see --help)"
@@ -57,7 +61,15 @@ def explain(error: BaseException, overrides: list[str]) -> str | None:
     if isinstance(error, HydraException | OmegaConfBaseException | ValueError):
         # A job's own errors end as its outcome and never come here.
         return _one_line(error)
-    return None
+    return _of_hydra(error, overrides)
+
+
+def _of_hydra(error: BaseException, overrides: list[str]) -> str | None:
+    """An error without a word of its own, if it may come from a setting of Hydra's."""
+    suspects = [override for override in overrides if override.lstrip("+~").startswith("hydra")]
+    if not suspects or isinstance(error, OSError):
+        return None
+    return f"{', '.join(suspects)}: {_one_line(error) or type(error).__name__}"
 
 
 def _composition(error: ConfigCompositionException, overrides: list[str]) -> str:

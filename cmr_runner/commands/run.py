@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from cmr_runner.commands import composition, mistakes
 from cmr_runner.commands.execution import FULL, Job, execute, failure_text
+from cmr_runner.commands.places import check_below, output_root
 from cmr_runner.commands.progress import Progress, say
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.commands.signals import STOP
@@ -54,7 +55,7 @@ def job(cfg: DictConfig) -> Outcome:
         except Mistake as error:
             outcome = Outcome("invalid", str(directory), str(error))
         except Exception as error:
-            if cfg.debug:
+            if cfg.get("debug"):
                 traceback.print_exc()
             outcome = Outcome("failed", str(directory), failure_text(error, directory))
     _remove_if_empty(directory)
@@ -75,6 +76,8 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     alone = launcher == "basic"
     if not alone and node.mode != RunMode.MULTIRUN:
         raise Mistake(f"hydra/launcher={launcher} is for sweeps: add -m")
+    directory = Path(node.runtime.output_dir)
+    check_below(output_root(cfg), "hydra.sweep.subdir", directory)
     config = composition.plain_config(cfg)
     settings = settings_of(config, alone=alone and processes() == 1)
     identity = composition.identity_of(cfg, node)
@@ -83,7 +86,7 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
         identity=identity,
         choices=composition.job_choices(node),
         config=deciding_config(config),
-        directory=Path(node.runtime.output_dir),
+        directory=directory,
         command=os.environ.get(COMMAND_VARIABLE) or shell_command(),
         notes=_hydra_record(cfg, node),
     )
@@ -115,7 +118,7 @@ def _held_back(cfg: DictConfig, journal: Journal | None, directory: Path) -> Out
         raise Mistake("-m: torchrun trains one run; sweep without torchrun, or name one configuration")
     if STOP.requested() or journal.stop_requested():
         return Outcome("not started", str(directory), "the sweep was interrupted")
-    if cfg.on_failure == "stop" and journal.failed():
+    if cfg.get("on_failure") == "stop" and journal.failed():
         return Outcome("not started", str(directory), "an earlier job failed and on_failure=stop")
     return None
 

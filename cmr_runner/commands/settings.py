@@ -5,10 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from cmr_runner.checks import ArgumentError, boolean, integer, one_of
+
 DEVICES = ("auto", "cpu", "cuda", "mps")
 ON_FAILURE = ("continue", "stop")
 GROUPS = ("model", "init", "regularizer", "optimizer", "dataset", "trainer")
 PROGRESS = ("auto", "live", "lines", "none")
+LARGEST_SEED = 2**63 - 1  # torch's
 SPECTRAL_THREADS = 4  # the paper's layers make a handful of tasks a step: more threads would wait
 
 
@@ -31,29 +34,35 @@ class Settings:
 def settings_of(config: Mapping[str, Any], *, alone: bool = True) -> Settings:
     """`alone`: no other job shares the cores, so that the spectra may be computed beside training on the others."""
     _check_keys(config)
-    threads = _integer("threads", config["threads"], least=1)
-    spectral = config["spectral_threads"]
-    if spectral is None:
-        spectral = max(threads, min(cores(), SPECTRAL_THREADS)) if alone else threads
-    return Settings(
-        seed=_integer("seed", config["seed"], least=0),
-        device=_one_of("device", config["device"], DEVICES),
-        threads=threads,
-        spectral_threads=_integer("spectral_threads", spectral, least=1),
-        force=_boolean("force", config["force"]),
-        on_failure=_one_of("on_failure", config["on_failure"], ON_FAILURE),
-        debug=_boolean("debug", config["debug"]),
-        progress=_one_of("progress", config["progress"], PROGRESS),
-    )
+    try:
+        threads = integer("threads", config["threads"], least=1)
+        spectral = config["spectral_threads"]
+        if spectral is None:
+            spectral = max(threads, min(cores(), SPECTRAL_THREADS)) if alone else threads
+        return Settings(
+            seed=integer("seed", config["seed"], least=0, most=LARGEST_SEED),
+            device=one_of("device", config["device"], DEVICES),
+            threads=threads,
+            spectral_threads=integer("spectral_threads", spectral, least=1),
+            force=boolean("force", config["force"]),
+            on_failure=one_of("on_failure", config["on_failure"], ON_FAILURE),
+            debug=boolean("debug", config["debug"]),
+            progress=one_of("progress", config["progress"], PROGRESS),
+        )
+    except ArgumentError as error:
+        raise Mistake(str(error)) from None
 
 
 def _check_keys(config: Mapping[str, Any]) -> None:
-    """Refuse a key that `+key=value` put beside the known ones, where nothing would read it."""
+    """Refuse a key that `+key=value` put beside the known ones, where nothing would read it, and one that `~key` took
+    away."""
     known = {field.name for field in fields(Settings)} | {"output_root", *GROUPS}
-    for key in config.keys() - known:
+    for key in sorted(config.keys() - known, key=str):
         meant = [f"{group}.{key}" for group in GROUPS if key in (config.get(group) or {})]
         hint = f"did you mean {meant[0]}?" if meant else f"keys belong to one of {', '.join(GROUPS)}"
         raise Mistake(f"{key}={config[key]}: no such key; {hint}")
+    for key in sorted(known - config.keys()):
+        raise Mistake(f"{key} must be given: {key}=…")
 
 
 def cores() -> int:
@@ -64,21 +73,3 @@ def cores() -> int:
 def parallel_jobs(threads: int) -> int:
     """How many jobs may run side by side so that jobs × threads <= cores."""
     return max(1, cores() // max(1, int(threads)))
-
-
-def _integer(key: str, value: Any, *, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
-        raise Mistake(f"{key} must be an integer >= {least}, got {value!r}")
-    return value
-
-
-def _boolean(key: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise Mistake(f"{key} must be true or false, got {value!r}")
-    return value
-
-
-def _one_of(key: str, value: Any, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise Mistake(f"{key} must be one of {', '.join(allowed)}, got {value!r}")
-    return str(value)

@@ -11,15 +11,20 @@ import json
 import os
 import shutil
 import socket
+import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
-from cmr_runner.commands.settings import parallel_jobs
+from cmr_runner.commands.places import check_run, check_sweep
+from cmr_runner.commands.progress import say
+from cmr_runner.commands.settings import Mistake, parallel_jobs
 from cmr_runner.commands.signals import STOP
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.atomic import replace_file
@@ -125,9 +130,13 @@ class StopCheck:
 
 
 class SweepCallback(Callback):
-    """Hydra's hook in the process that runs the sweep (conf/config.yaml, hydra.callbacks)."""
+    """Hydra's hook before a run or a sweep, in the process that was started (conf/config.yaml, hydra.callbacks)."""
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        _exit_if_mistaken(check_run, config)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        _exit_if_mistaken(check_sweep, config)
         try:
             journal = Journal.open(Path(str(config.output_root)))
         except OSError:
@@ -135,6 +144,17 @@ class SweepCallback(Callback):
         STOP.on_request = journal.request_stop
         STOP.hold()
         _tame(config)
+
+
+def _exit_if_mistaken(check: Callable[[DictConfig], None], config: DictConfig) -> None:
+    """Hydra turns an exception of its hooks into a warning and goes on; it lets the end of the process be."""
+    try:
+        check(config)
+    except Mistake as error:
+        say(f"cmr-run: {error}", sys.stderr)
+        raise SystemExit(2) from None
+    except OmegaConfBaseException:
+        pass  # a value that cannot be resolved: Hydra meets it next and raises what main() reports
 
 
 def _tame(config: DictConfig) -> None:

@@ -202,6 +202,33 @@ def put_precious(place: Path) -> None:
         (place / name).write_text(text)
 
 
+@pytest.mark.parametrize("force", ["force=true", "force=false"])
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("precious", ("hydra.run.dir=precious",)),
+        (".", ("hydra.run.dir=.",)),
+        (".", ("hydra.run.dir=",)),
+        ("outputs", ("hydra.run.dir=outputs",)),
+        ("outputs/precious", ("hydra.run.dir=outputs/precious",)),
+        ("outputs/precious", ("hydra.run.dir=outputs/other/../precious",)),
+        ("precious", ("-m", "seed=0,1", "hydra.sweep.dir=precious", "hydra.sweep.subdir=.")),
+        ("outputs/precious", ("-m", "seed=0,1", "hydra.sweep.dir=outputs/precious", "hydra.sweep.subdir=.")),
+        ("precious", ("-m", "seed=0,1", "hydra.sweep.subdir=../../precious")),
+        ("outputs/precious/a", ("-m", "seed=0,1", "hydra.sweep.dir=outputs/precious/a", "hydra.sweep.subdir=")),
+    ],
+)
+def test_a_directory_that_is_no_run_is_refused_and_kept(
+    place: str, words: tuple[str, ...], force: str, tmp_path: Path
+) -> None:
+    put_precious(tmp_path / place)
+    done = call(tmp_path, *WORDS, *words, force)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert {name: (tmp_path / place / name).read_text() for name in PRECIOUS} == PRECIOUS
+    assert not list(tmp_path.rglob("run.json"))
+
+
 def test_force_does_not_remove_the_run_of_another_configuration(directory: Path, tmp_path: Path) -> None:
     before = results(directory)
     done = call(tmp_path, *WORDS, "seed=5", "force=true", f"hydra.run.dir={directory.relative_to(tmp_path)}")
@@ -218,3 +245,24 @@ def test_a_stranger_where_the_old_run_would_stand_aside_is_kept(directory: Path,
     assert done.returncode == 2
     assert str(old) in done.stderr
     assert {name: (old / name).read_text() for name in PRECIOUS} == PRECIOUS
+
+
+@pytest.mark.parametrize("value", ["''", "null", "[a,b]", "5", "true", "'  '", "{a: 1}"])
+@pytest.mark.parametrize("sweep", [False, True])
+def test_a_bad_output_root_is_refused_before_anything_is_written(value: str, sweep: bool, tmp_path: Path) -> None:
+    words = ("-m", "seed=0,1") if sweep else ()
+    done = call(tmp_path, *words, f"output_root={value}")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("cmr-run: output_root must be a path")
+    assert not list(tmp_path.iterdir())
+    assert not Path("/single").exists()
+    assert done.stdout == ""
+
+
+def test_rerunning_from_a_pickle_is_refused(tmp_path: Path) -> None:
+    for option in ("--experimental-rerun", "--exp"):  # abbreviations count
+        done = call(tmp_path, option, "job.pkl")
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert "--experimental-rerun job.pkl" in line

@@ -64,6 +64,15 @@ def test_a_missing_launcher_says_what_to_install(tmp_path: Path, monkeypatch: py
     assert "cmr-runner[ray]" in done.stderr
 
 
+@pytest.mark.parametrize("value", ["0", "-1", "abc", "1.5"])
+def test_a_bad_batch_size_of_a_sweep_is_named(value: str, tmp_path: Path) -> None:
+    done = call(tmp_path, "-m", "seed=0,1", f"hydra.sweeper.max_batch_size={value}")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "max_batch_size" in line
+    assert directories(tmp_path) == []
+
+
 def finished(root: Path) -> int:
     return sum(record(directory)["status"] == "completed" for directory in directories(root))
 
