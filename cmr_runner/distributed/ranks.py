@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from cmr_runner.regularizers.processes import balanced
+
 T = TypeVar("T")
 
 
@@ -67,10 +69,5 @@ class Ranks:
         return said[0]
 
     def owners(self, costs: list[float]) -> list[int]:
-        """Which process computes which task: the most expensive first, each to the process with the least so far."""
-        load = [0.0] * self.size
-        owner = [0] * len(costs)
-        for task in sorted(range(len(costs)), key=lambda i: -costs[i]):
-            owner[task] = min(range(self.size), key=lambda rank: load[rank])
-            load[owner[task]] += costs[task]
-        return owner
+        """Which process computes which task."""
+        return balanced(costs, self.size)

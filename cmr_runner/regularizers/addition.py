@@ -33,6 +33,8 @@ class Addition:
             targets = [_in_place(layer) for layer in layers]
             if any(target is None for target in targets):
                 for layer, gradient in zip(layers, penalty.gradient, strict=True):
+                    if layer.frozen:  # since the evaluation, which may serve several steps
+                        continue
                     indirect.setdefault(layer.weight.name, (layer.weight, {}))[1][layer.index] = gradient
             else:
                 self._take(penalty, targets)  # type: ignore[arg-type]
@@ -85,7 +87,7 @@ def grad_of(parameter: nn.Parameter) -> Tensor:
 def _in_place(layer: Layer) -> Tensor | None:
     """The layer's matrix as a view of its parameter's `.grad`, None where there is no such view."""
     weight = layer.weight
-    if weight.is_parametrised:
+    if weight.is_parametrised or layer.frozen:
         return None
     (parameter,) = weight.parameters
     if parameter.dtype in HALF:

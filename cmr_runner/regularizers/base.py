@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from cmr_runner.regularizers.layers import Layer, LayerRule, find_layers
+from cmr_runner.regularizers.processes import Processes
 from cmr_runner.spectral import PenaltySpec
-
-
-class Processes(Protocol):
-    """The processes that train one model together; `cmr_runner.distributed.Ranks` is one."""
-
-    @property
-    def rank(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    def sum_(self, tensor: Tensor) -> Tensor:
-        """`tensor` summed over the processes, in place."""
-        ...
-
-    def owners(self, costs: list[float]) -> list[int]:
-        """Which process computes which task."""
-        ...
-
-
-class Alone:
-    """One process, which owns everything."""
-
-    rank = 0
-    size = 1
-
-    def sum_(self, tensor: Tensor) -> Tensor:
-        return tensor
-
-    def owners(self, costs: list[float]) -> list[int]:
-        return [0] * len(costs)
 
 
 class StepNumbers(NamedTuple):
@@ -53,11 +23,31 @@ class StepNumbers(NamedTuple):
     skipped: int  # layers left out of this step because their decomposition failed
     fallbacks: int  # layers that failed the engine's own check and were computed another way
 
+    def numbers(self) -> dict[str, float]:
+        """The same as plain numbers, κ as its mean and largest over the layers: what one would log."""
+        kappa = (
+            {"kappa_mean": float(self.kappa.mean()), "kappa_max": float(self.kappa.max())} if len(self.kappa) else {}
+        )
+        return {key: float(value) for key, value in self._asdict().items() if key != "kappa"} | kappa
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{key}={value:.4g}' for key, value in self.numbers().items())})"
+
 
 class PlanRow(NamedTuple):
     layer: str
     shape: tuple[int, int]
     method: str
+
+
+class Plan(list[PlanRow]):
+    """Which layer is treated how. Prints as a table."""
+
+    def __repr__(self) -> str:
+        cells = [(layer, f"{m} × {n}", method) for layer, (m, n), method in self]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        rows = (tuple(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+        return "\n".join("  ".join(row).rstrip() for row in rows)
 
 
 class Regularizer:
@@ -78,9 +68,12 @@ class Regularizer:
         self.layers: list[Layer] = find_layers(model, self.rule)
 
     @property
-    def plan(self) -> list[PlanRow]:
+    def plan(self) -> Plan:
         """Which layer is treated how."""
-        return [PlanRow(layer.name, layer.shape, self.method) for layer in self.layers]
+        return Plan(PlanRow(layer.name, layer.shape, self._method_of(layer)) for layer in self.layers)
+
+    def _method_of(self, layer: Layer) -> str:
+        return self.method
 
     def divide_over(self, processes: Processes) -> None:
         """Called once where several processes train one model: work on the layers may be shared among them."""

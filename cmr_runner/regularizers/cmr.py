@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor, nn
 
-from cmr_runner.regularizers.base import PlanRow
+from cmr_runner.checks import number, require
 from cmr_runner.regularizers.gradient_penalty import GradientPenalty
-from cmr_runner.regularizers.layers import LayerRule
+from cmr_runner.regularizers.layers import Layer, LayerRule
 from cmr_runner.regularizers.mixing import Mixing
+from cmr_runner.regularizers.processes import Group
 from cmr_runner.spectral import LayerPenalty, PenaltySpec
 from cmr_runner.spectral.engines import Engine, build_engine
 from cmr_runner.spectral.moments import GramReading
@@ -23,7 +25,8 @@ class CMR(GradientPenalty):
         loss.backward(); cmr.add_gradients(); optimizer.step()
 
     Leaves the model as it is: no buffers, no hooks, nothing in its state_dict. Defaults are the paper's, but for the
-    warm-up: `warmup` counts steps here unless `steps_per_epoch` says how many make an epoch.
+    warm-up of two epochs, which a constructor cannot count: `warmup_steps` (or `warmup` in epochs of `steps_per_epoch`
+    steps). process_group: processes that hold the same weights and gradients (DDP) and share the spectral work.
 
     Call it once for each optimiser step: after the last backward where gradients accumulate, before clip_grad_norm_,
     inside or outside autocast (spectra are taken in the weights' own precision). With a GradScaler call
@@ -47,12 +50,17 @@ class CMR(GradientPenalty):
         rho_spec: float = 0.5,
         mixing: Mixing = "penalty_cap",
         warmup: float = 0.0,
+        warmup_steps: float | None = None,
         engine: str | Mapping[str, Any] | Engine = "auto",
         every: int = 1,
         layers: LayerRule | None = None,
+        process_group: dist.ProcessGroup | None = None,
         steps_per_epoch: int = 1,
         seed: int = 0,
     ) -> None:
+        if warmup_steps is not None:
+            require("warmup_steps", warmup_steps, not warmup, "given without warmup, which says the same in epochs")
+            warmup = number("warmup_steps", warmup_steps, least=0) / steps_per_epoch
         super().__init__(
             model,
             lam=lam,
@@ -67,13 +75,16 @@ class CMR(GradientPenalty):
         self.spec = PenaltySpec(K=K, alpha1=alpha1, alpha2=alpha2, beta=beta, eps=eps, gram=gram)
         self.engine = build_engine(engine, seed=seed)
         self.measure = self.spec
+        if process_group is not None:
+            self.divide_over(Group(process_group))
 
-    @property
-    def plan(self) -> list[PlanRow]:
-        return [
-            PlanRow(layer.name, layer.shape, f"{self.method} ({self.engine.name_for(layer.shape)})")
-            for layer in self.layers
-        ]
+    def _method_of(self, layer: Layer) -> str:
+        return f"{self.method} ({self.engine.name_for(layer.shape)})"
+
+    def __repr__(self) -> str:
+        frozen = sum(layer.frozen for layer in self.layers)
+        count = f"{len(self.layers)} layers" + (f", {frozen} of them frozen" if frozen else "")
+        return f"{type(self).__name__}({count}, lam={self.mixer.lam:g}, engine={self.engine.name})"
 
     def penalty(self, W: Tensor, *, group: str) -> LayerPenalty:
         result = self.engine.penalty(W, self.spec, group=group, step=self.step)

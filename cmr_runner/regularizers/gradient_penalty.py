@@ -13,14 +13,18 @@ from torch import Tensor, nn
 
 from cmr_runner.checks import integer, number
 from cmr_runner.regularizers.addition import Addition, Found
-from cmr_runner.regularizers.base import Alone, Processes, Regularizer, StepNumbers
+from cmr_runner.regularizers.attachment import Attachment
+from cmr_runner.regularizers.base import Regularizer, StepNumbers
 from cmr_runner.regularizers.layers import Layer, LayerRule, require_layers, unique_weights
 from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm
+from cmr_runner.regularizers.notices import Notices, shown
 from cmr_runner.regularizers.overlap import Overlap
+from cmr_runner.regularizers.processes import Alone, Processes
 from cmr_runner.spectral.decomposition import NonFiniteError, working
 from cmr_runner.spectral.engines.chunks import shared_workers
 from cmr_runner.spectral.engines.workers import Task
 from cmr_runner.spectral.penalty import Penalty
+from cmr_runner.spectral.precision import full_precision, is_full_precision
 
 
 class PenaltyOptions(TypedDict, total=False):
@@ -67,6 +71,7 @@ class GradientPenalty(Regularizer):
         self._stacks: dict[str, Tensor] = {}  # by group: where its weights are gathered
         self._task: Task[Found] | None = None
         self._overlap = Overlap()
+        self._notices = Notices()
         self.divide_over(Alone())
 
     def divide_over(self, processes: Processes) -> None:
@@ -81,30 +86,49 @@ class GradientPenalty(Regularizer):
         W is there to be read, during this call. The result's tensors, unless `kept`, are the caller's to overwrite.
         """
 
+    def attach(self, optimizer: torch.optim.Optimizer, *, clip_norm: float | None = None) -> Attachment:
+        """From now on plain `optimizer.step()` begins with add_gradients(); `.remove()` of what is returned undoes it.
+
+        clip_norm: clip the global norm after mixing, the paper's order. A clip of your own comes before the step, so
+        before the mixing: then the sum may exceed it by rho_spec.
+        """
+        return Attachment(self, optimizer, clip_norm)
+
     @torch.no_grad()
     def add_gradients(self) -> None:
         """Add g̃ to the `.grad` of the regularised parameters. Call after backward (and after GradScaler.unscale_)."""
+        self._follow_replacements()
+        parameters = [p for weight in self._weights for p in weight.parameters]
+        self._notices.before_adding(parameters)
+        with full_precision():
+            self._add()
+        self._notices.after_adding(parameters)
+        self.step += 1
+        self._overlap.step_ended()
+
+    def _add(self) -> None:
         norm_task = global_norm([p.grad for p in self.model.parameters() if p.requires_grad and p.grad is not None])
         if self._due:
             self._found = self._evaluated()
+            if self.last is None:
+                self._notices.singular(self._kappa())
         addition = Addition(self._found, self._effective)
         lambda_t = self.mixer.lambda_at(self.step)
         factor, cap = self.mixer.factor(norm_task, addition.norm, lambda_t)
         addition.add_(factor, overwrite=self.every == 1)
         self._effective = {}
         penalties = [penalty for _, penalty in self._found]
+        kappa = self._kappa()
         self.last = StepNumbers(
             norm_task=norm_task,
             norm_spec=factor * addition.norm,
             cap=cap,
             lambda_t=lambda_t,
-            penalty=torch.stack([penalty.value.sum() for penalty in penalties]).sum(),
-            kappa=self._kappa(),
+            penalty=torch.stack([p.value.sum() for p in penalties]).sum() if penalties else torch.zeros(()),
+            kappa=torch.stack(list(kappa.values())) if kappa else torch.empty(0),
             skipped=sum(penalty.skipped for penalty in penalties),
             fallbacks=sum(penalty.fallbacks for penalty in penalties),
         )
-        self.step += 1
-        self._overlap.step_ended()
 
     def start(self) -> None:
         """Begin this step's spectral work beside the forward and backward: it needs the weights alone.
@@ -115,6 +139,8 @@ class GradientPenalty(Regularizer):
         """
         workers = shared_workers()
         if not workers.helpers or not self._due or any(weight.is_parametrised for weight in self._weights):
+            return
+        if not is_full_precision():  # the network's setting, which the spectral work changes for its own time
             return
         if self._overlap.worth_it():
             self._regroup()
@@ -138,6 +164,8 @@ class GradientPenalty(Regularizer):
         # Through the workers whether it was started early or not, so that rounding is the same.
         if self._task is None:
             self._regroup()
+        if not self._trained:
+            return []
         task = self._task if self._task is not None else shared_workers().submit(self._evaluate)
         self._task = None
         return task.result() if self.processes.size == 1 else self._exchanged(task)
@@ -205,14 +233,22 @@ class GradientPenalty(Regularizer):
         found[0][1].skipped, found[0][1].fallbacks = int(skipped), int(fallbacks)
         return found
 
-    def _kappa(self) -> Tensor:
-        """κ of the layers that the penalty knows both edges of, in the layers' order."""
+    def _kappa(self) -> dict[str, Tensor]:
+        """κ by name of the layers that the penalty knows both edges of, in the layers' order."""
         known: dict[str, Tensor] = {}
         for layers, penalty in self._found:
             if penalty.kappa is not None:
                 known.update(zip((layer.name for layer in layers), penalty.kappa, strict=True))
-        kappa = [known[layer.name] for layer in self.layers if layer.name in known]
-        return torch.stack(kappa) if kappa else torch.empty(0)
+        return {layer.name: known[layer.name] for layer in self.layers if layer.name in known}
+
+    def _follow_replacements(self) -> None:
+        """A module of the model that was replaced since: its new weight takes the place of the old one."""
+        replaced = [weight.name for weight in self._weights if not weight.belongs_to(self.model)]
+        if replaced:
+            self._notices.say("replaced", f"replaced since the regulariser was made, and followed: {shown(replaced)}")
+            self.layers = require_layers(self.model, self.rule)
+            self._weights = unique_weights(self.layers)
+            self._found = []
 
     def state_dict(self) -> dict[str, Any]:
         held = [([layer.name for layer in layers], asdict(penalty)) for layers, penalty in self._found]

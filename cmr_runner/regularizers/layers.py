@@ -119,6 +119,13 @@ class Weight:
         """Those behind the weight that train now; none where it is frozen."""
         return [p for p in self.behind if p.requires_grad]
 
+    def belongs_to(self, model: nn.Module) -> bool:
+        """Whether the model still has this module in its place."""
+        module: nn.Module | None = model
+        for part in self.name.split(".")[:-1]:
+            module = module._modules.get(part) if module is not None else None
+        return module is self.module
+
     @property
     def _parametrisation(self) -> parametrize.ParametrizationList:
         return self.module.parametrizations[self.attribute]  # type: ignore[index,return-value]

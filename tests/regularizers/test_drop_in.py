@@ -1,6 +1,9 @@
 """CMR in somebody else's loop: it does what the runner does, and leaves the model alone."""
 
 import copy
+import re
+import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,6 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from cmr_runner import CMR, analyze
+from cmr_runner.checks import ArgumentError
 from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.synthetic import synthetic
 from cmr_runner.models import MLP
@@ -159,6 +163,80 @@ def test_half_precision_weights_get_finite_gradients_of_their_own_dtype() -> Non
     CMR(model, mixing="uncapped", engine="exact").add_gradients()
     assert model.weight.grad.dtype == torch.float16
     assert torch.isfinite(model.weight.grad).all()
+
+
+def warned(act: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        act()
+    return [str(warning.message).partition(":")[0] for warning in said]
+
+
+def test_a_call_before_backward_and_a_second_one_in_a_step_are_said_once() -> None:
+    model = network()
+    cmr = CMR(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert warned(cmr.add_gradients) == ["add_gradients() was called before any backward"]
+    for set_to_none in (True, False):  # an honest loop, whichever way it clears its gradients
+        for _ in range(3):
+            optimizer.zero_grad(set_to_none=set_to_none)
+            cross_entropy(model(X), Y).backward()
+            assert warned(cmr.add_gradients) == []
+            optimizer.step()
+    assert warned(cmr.add_gradients) == ["add_gradients() was called twice without a backward between"]
+    assert warned(cmr.add_gradients) == []
+
+
+def test_a_layer_that_is_singular_at_the_start_is_named() -> None:
+    model = network()
+    with torch.no_grad():
+        model.layers[2].weight.zero_()
+    cross_entropy(model(X), Y).backward()
+    cmr = CMR(model, engine="exact")
+    assert warned(cmr.add_gradients) == ["κ is infinite at the start in layers.2.weight"]
+
+
+def test_reduced_precision_of_the_process_does_not_reach_the_spectra_and_is_put_back() -> None:
+    plain, reduced = network(), network()
+    for model in (plain, reduced):
+        cross_entropy(model(X), Y).backward()
+    CMR(plain).add_gradients()
+    seen = []
+    cmr = CMR(reduced)
+    penalty = cmr.engine.penalty
+    cmr.engine.penalty = lambda *a, **k: (seen.append(torch.backends.cuda.matmul.fp32_precision), penalty(*a, **k))[1]
+    torch.set_float32_matmul_precision("medium")
+    try:
+        cmr.add_gradients()
+        assert torch.get_float32_matmul_precision() == "medium"
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert set(seen) == {"ieee"}
+    assert all(torch.equal(a, b) for a, b in zip(gradients(plain), gradients(reduced), strict=True))
+
+
+def test_what_it_prints_are_numbers_and_a_table() -> None:
+    model = network()
+    cmr = CMR(model, lam=0.5)
+    assert repr(cmr) == "CMR(4 layers, lam=0.5, engine=auto)"
+    model.layers[0].requires_grad_(False)
+    assert repr(cmr) == "CMR(4 layers, 1 of them frozen, lam=0.5, engine=auto)"
+    assert str(cmr.plan).splitlines()[0].split() == ["layers.0.weight", "16", "×", "12", "cmr", "(exact)"]
+    cross_entropy(model(X), Y).backward()
+    cmr.add_gradients()
+    said = str(cmr.last)
+    assert re.fullmatch(r"StepNumbers\((\w+=[-+.e0-9]+(, )?)+\)", said), said
+    assert "lambda_t=0.5" in said
+    assert "kappa_mean=" in said
+
+
+def test_warm_up_can_be_given_in_steps() -> None:
+    model = network()
+    cmr = CMR(model, lam=1.0, warmup_steps=4, steps_per_epoch=10)
+    assert [cmr.mixer.lambda_at(step) for step in (0, 1, 4, 5)] == [0.0, 0.25, 1.0, 1.0]
+    with pytest.raises(ArgumentError, match=r"^warmup_steps must be given without warmup"):
+        CMR(model, warmup=2, warmup_steps=4)
 
 
 @pytest.mark.parametrize(

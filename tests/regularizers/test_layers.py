@@ -148,6 +148,39 @@ def test_a_weight_frozen_later_gets_no_gradient_and_an_unfrozen_one_does() -> No
     assert [p.weight.grad is None for p in model] == [False, True, False]
 
 
+def test_a_weight_frozen_between_two_evaluations_keeps_still() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    cmr = CMR(model, mixing="uncapped", engine="exact", every=3)
+    cmr.add_gradients()
+    model.zero_grad()
+    model[0].requires_grad_(False)
+    cmr.add_gradients()
+    assert model[0].weight.grad is None
+    assert float(model[1].weight.grad.norm()) > 0
+
+
+def test_a_model_that_is_all_frozen_is_left_alone() -> None:
+    model = nn.Sequential(nn.Linear(4, 4)).requires_grad_(False)
+    cmr = CMR(model)
+    cmr.add_gradients()
+    assert model[0].weight.grad is None
+    assert cmr.last is not None
+    assert float(cmr.last.penalty) == 0
+
+
+def test_a_replaced_layer_is_noticed_followed_and_said() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3))
+    cmr = CMR(model, mixing="uncapped", engine="exact")
+    old, model[1] = model[1], nn.Linear(4, 5)
+    model(torch.randn(2, 4)).sum().backward()
+    before = model[1].weight.grad.clone()
+    with pytest.warns(UserWarning, match=r"^replaced since the regulariser was made, and followed: 1.weight$"):
+        cmr.add_gradients()
+    assert old.weight.grad is None
+    assert not torch.equal(model[1].weight.grad, before)
+    assert [row.shape for row in cmr.plan] == [(4, 4), (5, 4)]
+
+
 def test_a_lazy_weight_and_deepspeed_are_refused_in_one_sentence() -> None:
     with pytest.raises(ArgumentError, match=r"^model has no shape for weight yet: run one forward first$"):
         CMR(nn.LazyLinear(4))

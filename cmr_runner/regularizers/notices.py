@@ -1,0 +1,66 @@
+"""What a caller wants to be told about their own loop, each once."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+SHOWN = 5  # names in one sentence
+
+
+class Notices:
+    """Warnings of one regulariser. It keeps no gradient alive."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+        self._left: list[tuple[weakref.ref[Tensor], int]] = []  # each .grad as it was left, and its version
+
+    def say(self, kind: str, text: str) -> None:
+        if kind not in self._said:
+            self._said.add(kind)
+            warnings.warn(text, stacklevel=4)
+
+    def before_adding(self, parameters: Sequence[nn.Parameter]) -> None:
+        """A gradient that nothing touched since the last call means that no backward lies between the two."""
+        grads = [p.grad for p in parameters if p.grad is not None]
+        if parameters and not grads:
+            self.say(
+                "no backward",
+                "add_gradients() was called before any backward: there is no gradient of the task to add to, "
+                "and the cap measures against it",
+            )
+        elif self._left and [(id(ref()), version) for ref, version in self._left] == [
+            (id(grad), grad._version) for grad in grads
+        ]:
+            self.say(
+                "twice",
+                "add_gradients() was called twice without a backward between: the penalty's gradient is added twice. "
+                "Call it once for each optimiser step",
+            )
+
+    def after_adding(self, parameters: Sequence[nn.Parameter]) -> None:
+        self._left = [(weakref.ref(p.grad), p.grad._version) for p in parameters if p.grad is not None]
+
+    def singular(self, kappa: Mapping[str, Tensor]) -> None:
+        """Layers whose κ is beyond what float32 can tell from infinity."""
+        limit = 1 / torch.finfo(torch.float32).eps
+        found = [name for name, value in kappa.items() if not bool(value < limit)]
+        if found:
+            self.say(
+                "singular",
+                f"κ is infinite at the start in {shown(found)}: their gradient is that of ε; "
+                "leave them out by LayerRule(exclude=[...]) if they are meant to be so",
+            )
+
+    def __getstate__(self) -> dict[str, Any]:  # weak references cannot be copied, and a copy has its own gradients
+        return {"_said": self._said, "_left": []}
+
+
+def shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
