@@ -1,0 +1,1 @@
+"""CMR as a callback of other people's trainers. Each module needs the framework that it is named after."""
