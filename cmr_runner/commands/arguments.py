@@ -41,10 +41,7 @@ def runs_parser(prog: str, description: str, out: str) -> OneLineParser:
 
 def chosen_runs(parser: OneLineParser, options: argparse.Namespace) -> tuple[list[Run], list[str]]:
     """The runs meant by the arguments, and notes on what could not be read, which also go to standard error."""
-    for path in options.paths:
-        if not path.exists():
-            parser.error(f"argument PATH: {path} does not exist")
-    runs, notes = find_runs(options.paths)
+    runs, notes = found_runs(parser, options.paths)
     if not runs:
         say_notes(parser.prog, notes)
         places = ", ".join(map(str, options.paths))
@@ -56,6 +53,13 @@ def chosen_runs(parser: OneLineParser, options: argparse.Namespace) -> tuple[lis
     notes += run_notes(chosen)
     say_notes(parser.prog, notes)
     return chosen, notes
+
+
+def found_runs(parser: OneLineParser, paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    for path in paths:
+        if not path.exists():
+            parser.error(f"argument PATH: {path} does not exist")
+    return find_runs(paths)
 
 
 def say_notes(prog: str, notes: Sequence[str]) -> None:

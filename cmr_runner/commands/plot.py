@@ -12,7 +12,8 @@ from cmr_runner.commands.settings import cores
 from cmr_runner.figures.catalogue import FIGURES, NAMES, Figure, by_figure
 from cmr_runner.figures.drawing import Target, jobs_of, outcomes, write_captions
 from cmr_runner.results.grouping import experiments
-from cmr_runner.results.reading import Run, stamp
+from cmr_runner.results.memory import stamp
+from cmr_runner.results.reading import Run
 from cmr_runner.results.selection import SelectionError, check_field
 from cmr_runner.results.summary import HEADER, TABLE_NOTE, summary_rows
 from cmr_runner.results.text_table import aligned

@@ -6,17 +6,39 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from cmr_runner.commands.arguments import OneLineParser, chosen_runs, exit_code, runs_parser
+from cmr_runner.commands.arguments import OneLineParser, chosen_runs, exit_code, found_runs, runs_parser
+from cmr_runner.runs.integrity import FILES, file_damage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = runs_parser(
         "cmr-report", "Report on runs: report.html (self-contained), summary.csv and summary.md.", "report"
     )
+    parser.add_argument(
+        "--verify", action="store_true", help="check the digests of all files that the runs keep; write nothing"
+    )
     options = parser.parse_args(argv)
     options.paths = options.paths or [Path("outputs")]
     options.out = options.out or options.paths[0] / "report"
-    return exit_code(parser.prog, partial(report, parser, options))
+    return exit_code(parser.prog, partial(verify if options.verify else report, parser, options))
+
+
+def verify(parser: OneLineParser, options: argparse.Namespace) -> int:
+    """Compare every file that a run keeps with the digest in its run.json."""
+    runs, notes = found_runs(parser, options.paths)
+    damaged = {run.path: damage for run in runs if (damage := file_damage(run.path, run.record))}
+    unknown = [run for run in runs if not run.record.get(FILES)]
+    for path, damage in damaged.items():
+        print(f"{path}: {'; '.join(damage)}")
+    for note in notes:
+        print(note)
+    intact = len(runs) - len(damaged) - len(unknown)
+    unreadable = sum("run left out" in note for note in notes)
+    print(
+        f"{intact} intact, {len(damaged) + unreadable} damaged, "
+        f"{len(unknown)} not finished or of a version that recorded no digests"
+    )
+    return 1 if damaged or unreadable else 0
 
 
 def report(parser: OneLineParser, options: argparse.Namespace) -> int:

@@ -31,9 +31,10 @@ def draw_curves(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None
         draw_group(axes, group, quantity)
     epoch_axis(axes)
     axes.set_ylabel(quantity.axis_label)
-    if quantity.log:
-        log_axis(axes)
-    if not _drawn(axes):
+    if _drawn(axes):
+        if quantity.log:
+            log_axis(axes)
+    else:
         axes.text(0.5, 0.5, f"{quantity.column}\nis not logged", transform=axes.transAxes, ha="center", va="center")
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from cmr_runner.figures.catalogue import Figure
 from cmr_runner.results.grouping import Setting
-from cmr_runner.results.reading import Run, stamp
+from cmr_runner.results.memory import stamp
+from cmr_runner.results.reading import Run
 from cmr_runner.runs.atomic import replace_file
 from cmr_runner.runs.columns import RUN_FILE, TABLES
 

@@ -39,19 +39,20 @@ def payload(experiments: Sequence[tuple[str, Sequence[Group]]]) -> dict[str, Any
     place = {id(run): i for i, run in enumerate(runs)}
     logged = [q for q in QUANTITIES if any(q.column in run.metrics for run in runs)]
     numbers = iter(range(len(groups)))
+    layers = [layer_names(several) for _, several in experiments]
     return {
         "quantities": [{"id": q.column, "label": q.label, "log": q.log} for q in logged],
         "experiments": [
             {
                 "name": name,
                 "groups": [next(numbers) for _ in several],
-                "layers": [short_name(layer) for layer in layer_names(several)],
+                "layers": [short_name(layer) for layer in names],
             }
-            for name, several in experiments
+            for (name, several), names in zip(experiments, layers, strict=True)
         ],
         "groups": [
-            _group(group, layer_names(several), [place[id(run)] for run in group.runs], logged)
-            for _, several in experiments
+            _group(group, names, [place[id(run)] for run in group.runs], logged)
+            for (_, several), names in zip(experiments, layers, strict=True)
             for group in several
         ],
         "runs": [_run(run, logged) for run in runs],

@@ -276,16 +276,20 @@ def _labels(runs: Sequence[Run], recipes: Sequence[dict[str, str]]) -> list[str]
 def _distinctions(recipes: Sequence[dict[str, str]]) -> list[list[str]]:
     """For each recipe the `key=value` pairs that vary among those that have the key; for a part of a choice
     (`init.gain`), among those of the same choice: `init` says the rest."""
+    values: dict[tuple[str, str | None], set[str]] = {}
+    for recipe in recipes:
+        for key, value in recipe.items():
+            values.setdefault(_comparable(key, recipe), set()).add(value)
     keys = [key for key in dict.fromkeys(key for recipe in recipes for key in recipe) if not _hidden(key)]
-
-    def varies(key: str, recipe: dict[str, str]) -> bool:
-        choice = key.split(".")[0]
-        alike = [other for other in recipes if other.get(choice) == recipe.get(choice)] if choice != key else recipes
-        return len({other[key] for other in alike if key in other}) > 1
-
     return [
-        [f"{symbol(key)}={recipe[key]}" for key in keys if key in recipe and varies(key, recipe)] for recipe in recipes
+        [f"{symbol(key)}={recipe[key]}" for key in keys if key in recipe and len(values[_comparable(key, recipe)]) > 1]
+        for recipe in recipes
     ]
+
+
+def _comparable(key: str, recipe: dict[str, str]) -> tuple[str, str | None]:
+    choice = key.split(".")[0]
+    return key, recipe.get(choice) if choice != key else None
 
 
 def _hidden(key: str) -> bool:

@@ -17,8 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from cmr_runner.runs.columns import LAYERS, METRICS, RUN_FILE, SPECTRA, TEXT_COLUMNS
+from cmr_runner.results.memory import Memory, stamp
+from cmr_runner.runs.columns import LAYERS, METRICS, RUN_FILE, SPECTRA, TABLES, TEXT_COLUMNS
 from cmr_runner.runs.identity import recorded_document, without_seed
+from cmr_runner.runs.integrity import DIGEST, FILES, record_digest
+
+LONGEST_NUMBER = 300  # digits: a float holds no more
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,8 @@ class Run:
 
     @property
     def seed(self) -> Any:
-        return self.config.get("seed", self.provenance.get("seed"))
+        seed = self.config.get("seed", self.provenance.get("seed"))
+        return seed if isinstance(seed, int | float | str) else value_text(seed)
 
     @property
     def error(self) -> str:
@@ -152,9 +157,11 @@ class Run:
 def read_columns(path: Path) -> Columns:
     """A CSV as columns. A last line without its newline was cut while being written and does not count."""
     try:
+        if not path.is_file():  # a FIFO would be read for ever
+            return Columns(note=f"{path.name} is missing" if not path.exists() else f"{path.name} is no file")
         text = path.read_text(encoding="utf-8", errors="replace").replace("\0", "")
-    except OSError:
-        return Columns(note=f"{path.name} is missing")
+    except OSError as error:
+        return Columns(note=f"{path.name} cannot be read: {error.strerror}")
     whole, _, cut = text.rpartition("\n")
     try:
         lines = list(csv.reader(io.StringIO(whole)))
@@ -170,15 +177,6 @@ def read_columns(path: Path) -> Columns:
     return Columns({name: _column(name, column) for name, column in zip(header, cells, strict=True)}, note)
 
 
-def stamp(file: Path) -> tuple[int, int]:
-    """Size and time of a file, by which a change of it is noticed; zeros where there is none."""
-    try:
-        status = file.stat()
-    except OSError:
-        return 0, 0
-    return status.st_size, status.st_mtime_ns
-
-
 def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     """All runs below the paths, in a fixed order, and notes on what was passed over.
 
@@ -187,16 +185,14 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     """
     runs: dict[tuple, Run] = {}
     notes: list[str] = []
+    memory = Memory(paths, (RUN_FILE, METRICS))
     for directory in sorted({d.resolve(): d for path in paths for d in _run_directories(path)}.values()):
         try:
-            record = json.loads((directory / RUN_FILE).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            notes.append(f"{directory}: {RUN_FILE} cannot be read, run left out")
+            known = memory.recall(directory)
+            run = _recalled(directory, known) if known else read_run(directory)
+        except DamagedRun as damage:
+            notes.append(f"{directory}: {damage}, run left out")
             continue
-        if not isinstance(record, dict):
-            notes.append(f"{directory}: {RUN_FILE} is not an object, run left out")
-            continue
-        run = Run(directory, record)
         key = (run.experiment, value_text(run.seed), *sorted(run.recipe.items())) if run.config else (directory,)
         if key not in runs:
             runs[key] = run
@@ -204,7 +200,65 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
         kept, dropped = (runs[key], run) if _progress(runs[key]) >= _progress(run) else (run, runs[key])
         runs[key] = kept
         notes.append(f"{dropped.path}: the same run as {kept.path}, left out")
+    by_path = {run.path: run for run in runs.values()}
+    memory.keep(by_path, lambda directory: _remembered(by_path[directory]))
     return list(runs.values()), notes
+
+
+def _remembered(run: Run) -> dict[str, Any]:
+    metrics = {name: column.tolist() for name, column in run.metrics.data.items()}
+    return {"record": run.record, "recipe": run.recipe, "metrics": metrics, "note": run.metrics.note}
+
+
+def _recalled(directory: Path, known: dict[str, Any]) -> Run:
+    run = Run(directory, known["record"])
+    columns = {name: np.array(values, dtype=float) for name, values in known["metrics"].items()}
+    # As cached_property keeps them once they were asked for.
+    run.__dict__.update(recipe=known["recipe"], metrics=Columns(columns, known["note"]))
+    return _checked(run)
+
+
+class DamagedRun(ValueError):
+    """A run directory that does not hold what a run wrote; the message says what is wrong."""
+
+
+def read_run(directory: Path) -> Run:
+    """The run kept in a directory. Raises DamagedRun, and nothing else, whatever is in there."""
+    file = directory / RUN_FILE
+    if not file.is_file():
+        raise DamagedRun(f"{RUN_FILE} is no file")
+    try:
+        text = file.read_text(encoding="utf-8")
+        record = json.loads(text, parse_int=_whole_number)
+        if not isinstance(record, dict):
+            raise DamagedRun(f"{RUN_FILE} is not an object")
+        run = Run(directory, record)
+        if "\\ud" in text.lower():
+            json.dumps(record, ensure_ascii=False).encode()  # half a character cannot be written anywhere
+        if DIGEST in record and record[DIGEST] != record_digest(record):
+            raise DamagedRun(f"{RUN_FILE} does not have the digest it was written with")
+        # Whatever is wrong with the values shows when all of them are read.
+        _ = run.recipe, run.error
+    except DamagedRun:
+        raise
+    except (OSError, ValueError, TypeError, ArithmeticError, AttributeError, RecursionError) as error:
+        raise DamagedRun(f"{RUN_FILE} cannot be read ({type(error).__name__})") from error
+    return _checked(run)
+
+
+def _checked(run: Run) -> Run:
+    """The run, if its tables have the sizes that run.json records: a look that costs no reading."""
+    for name, expected in _section(run.record, FILES).items():
+        size = stamp(run.path / name)[0]
+        if isinstance(expected, dict) and name in TABLES and size != expected.get("size"):
+            raise DamagedRun(f"{name} has {size} bytes, not {expected.get('size')}")
+    return run
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def run_notes(runs: Iterable[Run]) -> list[str]:
