@@ -12,15 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from cmr_runner.checks import integer, number
-from cmr_runner.regularizers.addition import Addition, Found
+from cmr_runner.regularizers.addition import Addition, Found, pulled_back
 from cmr_runner.regularizers.attachment import Attachment
 from cmr_runner.regularizers.base import Regularizer, StepNumbers
+from cmr_runner.regularizers.exchange import exchanged, own_result
 from cmr_runner.regularizers.layers import Layer, LayerRule, require_layers, unique_weights
 from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm
 from cmr_runner.regularizers.notices import Notices, shown
 from cmr_runner.regularizers.overlap import Overlap
 from cmr_runner.regularizers.processes import Alone, Processes
-from cmr_runner.spectral.decomposition import NonFiniteError, working
+from cmr_runner.regularizers.sharded import PieceAddition, Shards, shards_of
+from cmr_runner.spectral.decomposition import working
 from cmr_runner.spectral.engines.chunks import shared_workers
 from cmr_runner.spectral.engines.workers import Task
 from cmr_runner.spectral.penalty import Penalty
@@ -68,6 +70,8 @@ class GradientPenalty(Regularizer):
         self._weights = unique_weights(self.layers)
         self._found: Found = []  # the last evaluation
         self._effective: dict[str, Tensor] = {}  # parametrised weights, with the graph that leads to their parameters
+        self._gathered: dict[str, Tensor] = {}  # weights that the processes hold in pieces, those of this one whole
+        self._pieces: PieceAddition | None = None  # of the last evaluation, where they do
         self._stacks: dict[str, Tensor] = {}  # by group: where its weights are gathered
         self._task: Task[Found] | None = None
         self._overlap = Overlap()
@@ -107,12 +111,12 @@ class GradientPenalty(Regularizer):
         self._overlap.step_ended()
 
     def _add(self) -> None:
-        norm_task = global_norm([p.grad for p in self.model.parameters() if p.requires_grad and p.grad is not None])
-        if self._due:
-            self._found = self._evaluated()
-            if self.last is None:
-                self._notices.singular(self._kappa())
-        addition = Addition(self._found, self._effective)
+        shards = shards_of(self.model, self._weights)
+        gradients = [p.grad for p in self.model.parameters() if p.requires_grad and p.grad is not None]
+        norm_task = global_norm(gradients) if shards is None else shards.norm(gradients)
+        addition = self._addition() if shards is None else self._addition_in_pieces(shards)
+        if self.last is None:
+            self._notices.singular(self._kappa())
         lambda_t = self.mixer.lambda_at(self.step)
         factor, cap = self.mixer.factor(norm_task, addition.norm, lambda_t)
         addition.add_(factor, overwrite=self.every == 1)
@@ -130,17 +134,41 @@ class GradientPenalty(Regularizer):
             fallbacks=sum(penalty.fallbacks for penalty in penalties),
         )
 
+    def _addition(self) -> Addition:
+        if self._due:
+            self._found = self._evaluated()
+        return Addition(self._found, self._effective)
+
+    def _addition_in_pieces(self, shards: Shards) -> PieceAddition:
+        """The same where the processes hold the weights in pieces: see `sharded`."""
+        if self._pieces is None or self._due:
+            self.processes = shards.processes
+            owned = {weight.name for weight in shards.mine}
+            self._groups = same_shape([layer for layer in self._trained if layer.weight.name in owned])
+            self._gathered = shards.gathered()
+            mine = own_result(shared_workers().submit(self._evaluate))
+            self._found = exchanged(mine, self._trained, self.processes, self._like, gradients=False)
+            parts: dict[str, dict[int, Tensor]] = {weight.name: {} for weight in shards.mine}
+            for layers, penalty in mine:
+                for layer, gradient in zip(layers, penalty.gradient, strict=True):
+                    parts[layer.weight.name][layer.index] = gradient
+            whole = {w.name: pulled_back(w, parts[w.name], self._gathered)[0][1] for w in shards.mine}
+            norm = global_norm([penalty.norm for _, penalty in self._found if penalty.norm is not None])
+            self._pieces = PieceAddition(shards.weights, shards.scattered(whole), norm)
+            self._gathered = {}
+        return self._pieces
+
     def start(self) -> None:
         """Begin this step's spectral work beside the forward and backward: it needs the weights alone.
 
         Where that makes steps slower (a network that keeps every core busy), it is noticed and left to add_gradients;
         no result depends on it. Not with a parametrised weight: spectral_norm writes its vectors in the forward, so
-        the weight would move.
+        the weight would move. Not where float32 products are reduced: that setting is the network's meanwhile.
         """
         workers = shared_workers()
         if not workers.helpers or not self._due or any(weight.is_parametrised for weight in self._weights):
             return
-        if not is_full_precision():  # the network's setting, which the spectral work changes for its own time
+        if self._pieces is not None or not is_full_precision():
             return
         if self._overlap.worth_it():
             self._regroup()
@@ -168,12 +196,15 @@ class GradientPenalty(Regularizer):
             return []
         task = self._task if self._task is not None else shared_workers().submit(self._evaluate)
         self._task = None
-        return task.result() if self.processes.size == 1 else self._exchanged(task)
+        if self.processes.size == 1:
+            return task.result()
+        return exchanged(own_result(task), self._trained, self.processes, self._like)
 
     def _evaluate(self) -> Found:
         """The penalty of this process's layers, each group of the same shape as one batch, the groups side by side."""
         with torch.enable_grad():  # the pull-back needs the graph
             self._effective = {weight.name: weight.effective() for weight in self._weights if weight.is_parametrised}
+        self._effective |= self._gathered
         # The largest first, so that the small ones fill what is left of the time.
         largest_first = sorted(self._groups, key=lambda group: -size(self._groups[group]))
         found = shared_workers().map([partial(self._evaluate_group, group) for group in largest_first])
@@ -188,7 +219,7 @@ class GradientPenalty(Regularizer):
         matrices = []
         for layer in self._groups[group]:
             weight = layer.weight
-            tensor = self._effective[weight.name] if weight.is_parametrised else weight.effective()
+            tensor = self._effective[weight.name] if weight.name in self._effective else weight.effective()
             matrices.append(working(weight.matrix(tensor.detach(), layer.index)))
         if len(matrices) == 1:
             return matrices[0].unsqueeze(0)
@@ -198,40 +229,11 @@ class GradientPenalty(Regularizer):
             self._stacks[group] = kept = like.new_empty(shape)
         return torch.stack(matrices, out=kept)
 
-    def _exchanged(self, task: Task[Found]) -> Found:
-        """The penalty of all layers, from every process's own: one sum of one vector in which the rest is zero."""
-        try:
-            mine = task.result()
-        except NonFiniteError:  # said to the others below, who would wait for ever otherwise
-            mine = [([], Penalty(value=torch.tensor([torch.nan])))]
+    @property
+    def _like(self) -> Tensor:
+        """A tensor of the dtype and device that the processes speak in, the same for each of them."""
         first = next(self.model.parameters())
-        dtype = torch.promote_types(first.dtype, torch.float32)  # the same for every process
-        own = {l.name: (p, i) for layers, p in mine for i, l in enumerate(layers)}
-        totals = [sum(float(p.value.sum()) for _, p in mine), sum(p.skipped for _, p in mine)]
-        totals.append(sum(p.fallbacks for _, p in mine))
-        trained = self._trained
-        parts = [torch.tensor(totals, dtype=dtype, device=first.device)]
-        for layer in trained:
-            numbers, gradient = parts[0].new_zeros(2), parts[0].new_zeros(layer.shape)
-            if layer.name in own:
-                penalty, i = own[layer.name]
-                gradient = penalty.gradient[i]
-                if penalty.sigma_max is not None and penalty.sigma_min is not None:
-                    numbers = torch.stack([penalty.sigma_max[i], penalty.sigma_min[i]])
-            parts += [numbers, gradient]
-        flat = self.processes.sum_(torch.cat([part.flatten().to(dtype) for part in parts]))
-        pieces = flat.split([part.numel() for part in parts])
-        value, skipped, fallbacks = pieces[0].tolist()
-        if math.isnan(value):
-            raise NonFiniteError("a layer that one of the processes looks after is not finite")
-        found: list[tuple[list[Layer], Penalty]] = []
-        for layer, numbers, gradient in zip(trained, pieces[1::2], pieces[2::2], strict=True):
-            sigma_max, sigma_min = numbers.split(1) if bool(numbers.any()) else (None, None)
-            dense = gradient.view(1, *layer.shape)
-            value_of = pieces[0][:1] if not found else pieces[0].new_zeros(1)  # the total stands with the first
-            found.append(([layer], Penalty(value=value_of, dense=dense, sigma_max=sigma_max, sigma_min=sigma_min)))
-        found[0][1].skipped, found[0][1].fallbacks = int(skipped), int(fallbacks)
-        return found
+        return torch.empty(0, dtype=torch.promote_types(first.dtype, torch.float32), device=first.device)
 
     def _kappa(self) -> dict[str, Tensor]:
         """κ by name of the layers that the penalty knows both edges of, in the layers' order."""
@@ -248,14 +250,16 @@ class GradientPenalty(Regularizer):
             self._notices.say("replaced", f"replaced since the regulariser was made, and followed: {shown(replaced)}")
             self.layers = require_layers(self.model, self.rule)
             self._weights = unique_weights(self.layers)
-            self._found = []
+            self._found, self._pieces = [], None
 
     def state_dict(self) -> dict[str, Any]:
         held = [([layer.name for layer in layers], asdict(penalty)) for layers, penalty in self._found]
-        return {"step": self.step, "held": held if self.every > 1 else []}
+        # Pieces are not kept: a resumed run evaluates afresh.
+        return {"step": self.step, "held": held if self.every > 1 and self._pieces is None else []}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.step = state["step"]
+        self._pieces = None
         by_name = {layer.name: layer for layer in self.layers}
         kinds = {field.name for field in fields(Penalty)}
         self._found = [

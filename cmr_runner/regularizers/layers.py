@@ -183,9 +183,11 @@ class Layer:
         return not self.weight.parameters
 
     def matrix(self) -> Tensor:
-        """The effective matrix, detached."""
+        """The effective matrix, detached. Of a weight that processes hold in pieces (FSDP2) this is collective."""
         with torch.no_grad():
-            return self.weight.matrix(self.weight.effective(), self.index).detach()
+            tensor = self.weight.effective()
+            whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+            return self.weight.matrix(whole, self.index).detach()
 
 
 def find_layers(model: nn.Module, rule: LayerRule) -> list[Layer]:

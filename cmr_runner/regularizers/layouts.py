@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ class Layout:
 
     def shapes(self, weight: Tensor) -> list[tuple[int, int]]:
         """(m, n) of each matrix."""
-        m, n = self._whole(weight).shape
+        first, *rest = weight.shape
+        m, n = (rest[0], first) if self.transposed else (first, math.prod(rest))
         return [(len(range(*rows.indices(m))) if isinstance(rows, slice) else len(rows), n) for _, rows in self.parts]
 
     def matrix(self, weight: Tensor, index: int) -> Tensor:

@@ -35,7 +35,7 @@ class Notices:
                 "and the cap measures against it",
             )
         elif self._left and [(id(ref()), version) for ref, version in self._left] == [
-            (id(grad), grad._version) for grad in grads
+            (id(grad), _version(grad)) for grad in grads
         ]:
             self.say(
                 "twice",
@@ -44,7 +44,7 @@ class Notices:
             )
 
     def after_adding(self, parameters: Sequence[nn.Parameter]) -> None:
-        self._left = [(weakref.ref(p.grad), p.grad._version) for p in parameters if p.grad is not None]
+        self._left = [(weakref.ref(p.grad), _version(p.grad)) for p in parameters if p.grad is not None]
 
     def singular(self, kappa: Mapping[str, Tensor]) -> None:
         """Layers whose κ is beyond what float32 can tell from infinity."""
@@ -59,6 +59,11 @@ class Notices:
 
     def __getstate__(self) -> dict[str, Any]:  # weak references cannot be copied, and a copy has its own gradients
         return {"_said": self._said, "_left": []}
+
+
+def _version(grad: Tensor) -> int:
+    """How often it was written to; of a distributed tensor its piece knows."""
+    return getattr(grad, "_local_tensor", grad)._version
 
 
 def shown(names: Sequence[str]) -> str:

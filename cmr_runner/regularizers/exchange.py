@@ -1,0 +1,71 @@
+"""What each process found about its own layers, told to all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from cmr_runner.regularizers.addition import Found
+from cmr_runner.regularizers.layers import Layer
+from cmr_runner.regularizers.processes import Processes
+from cmr_runner.spectral.decomposition import NonFiniteError
+from cmr_runner.spectral.engines.workers import Task
+from cmr_runner.spectral.penalty import Penalty
+
+
+def own_result(task: Task[Found]) -> Found:
+    """The task's, or where a layer is not finite a value of nan: the others would wait for ever for an exception."""
+    try:
+        return task.result()
+    except NonFiniteError:
+        return [([], Penalty(value=torch.tensor([torch.nan])))]
+
+
+def exchanged(
+    mine: Found, layers: Sequence[Layer], processes: Processes, like: Tensor, *, gradients: bool = True
+) -> Found:
+    """The penalty of all layers, from every process's own: one sum of one vector in which the rest is zero.
+
+    Without `gradients` the vector has only their norms. like: a tensor of the dtype and device to speak in.
+    """
+    parts = [like.new_tensor(_totals(mine))]
+    own = {l.name: numbers for of_group, p in mine if of_group for l, numbers in zip(of_group, _rows(p), strict=True)}
+    for layer in layers:
+        edges, gradient = own.get(layer.name, (like.new_zeros(2), like.new_zeros(layer.shape)))
+        parts += [edges, gradient if gradients else torch.linalg.vector_norm(gradient)]
+    flat = processes.sum_(torch.cat([part.flatten().to(like) for part in parts]))
+    totals, *pieces = flat.split([part.numel() for part in parts])
+    value, skipped, fallbacks = totals.tolist()
+    if math.isnan(value):
+        raise NonFiniteError("a layer that one of the processes looks after is not finite")
+    found: list[tuple[list[Layer], Penalty]] = []
+    for layer, edges, rest in zip(layers, pieces[::2], pieces[1::2], strict=True):
+        sigma_max, sigma_min = edges.split(1) if bool(edges.any()) else (None, None)
+        dense, norm = (rest.view(1, *layer.shape), None) if gradients else (None, rest)
+        value_of = totals[:1] if not found else like.new_zeros(1)  # the total stands with the first
+        penalty = Penalty(value=value_of, dense=dense, norm=norm, sigma_max=sigma_max, sigma_min=sigma_min)
+        found.append(([layer], penalty))
+    if found:
+        found[0][1].skipped, found[0][1].fallbacks = int(skipped), int(fallbacks)
+    return found
+
+
+def _totals(found: Found) -> list[float]:
+    return [
+        sum(float(penalty.value.sum()) for _, penalty in found),
+        sum(penalty.skipped for _, penalty in found),
+        sum(penalty.fallbacks for _, penalty in found),
+    ]
+
+
+def _rows(penalty: Penalty) -> list[tuple[Tensor, Tensor]]:
+    """σ_max and σ_min (2,), zero where the penalty does not know them, and the gradient of each matrix."""
+    gradient = penalty.gradient
+    if penalty.sigma_max is None or penalty.sigma_min is None:
+        edges = gradient.new_zeros(len(gradient), 2)
+    else:
+        edges = torch.stack([penalty.sigma_max, penalty.sigma_min], -1)
+    return list(zip(edges.unbind(0), gradient.unbind(0), strict=True))

@@ -1,0 +1,85 @@
+"""What torchrun starts in test_several_processes.py: gradients of one step, written by the first process."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from cmr_runner import CMR, LayerRule, analyze
+
+
+class Network(nn.Module):
+    """An odd width, so that shards differ in size; a fused weight; a convolution; an embedding that is left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(11, 9)
+        self.conv = nn.Conv1d(9, 12, 3, groups=3)
+        self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
+        self.body = nn.Sequential(nn.Linear(12, 7), nn.Tanh(), nn.Linear(7, 7), nn.Tanh())
+        self.head = nn.Linear(7, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.conv(self.embed(x).mT).mT
+        z = self.attention(z, z, z, need_weights=False)[0].mean(1)
+        return self.head(self.body(z))
+
+
+TOKENS = torch.randint(0, 11, (8, 6), generator=torch.Generator().manual_seed(1))
+LABELS = torch.randint(0, 5, (8,), generator=torch.Generator().manual_seed(2))
+
+
+def whole(tensor: Tensor) -> Tensor:
+    return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach().clone()
+
+
+def trained(way: str, rank: int, size: int) -> dict[str, object]:
+    """Two steps of SGD by one of: alone, ddp, fsdp, fsdp_partly; what the second one's gradients were, and more."""
+    model = wrapped = Network()
+    options = {"lam": 1.0, "engine": "exact", "layers": LayerRule(exclude=["*.v"])}
+    if way == "ddp":
+        wrapped = DistributedDataParallel(model)
+        options["process_group"] = dist.group.WORLD
+    elif way == "fsdp":
+        for part in (*model.body, model.attention):
+            fully_shard(part)
+        fully_shard(model)
+    elif way == "fsdp_partly":  # the rest is on every process
+        fully_shard(model.body)
+    cmr = CMR(model, **options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    share = slice(None) if way in ("alone", "fsdp_partly") else slice(rank, None, size)
+    numbers = {}
+    for _ in range(2):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(wrapped(TOKENS[share]), LABELS[share]).backward()
+        cmr.add_gradients()
+        numbers = cmr.last.numbers()
+        gradients = {name: whole(p.grad) for name, p in model.named_parameters() if p.grad is not None}
+        optimizer.step()
+    weights = {name: whole(p) for name, p in model.named_parameters()}
+    kappa = analyze(model)["kappa"].tolist()
+    return {"gradients": gradients, "weights": weights, "numbers": numbers, "kappa": kappa, "groups": cmr._groups}
+
+
+def main(file: str) -> None:
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    by_way = {}
+    for way in ("ddp", "fsdp", "fsdp_partly"):
+        found = trained(way, rank, size)
+        computed: list[list[str]] = [[] for _ in range(size)]
+        dist.all_gather_object(computed, [layer.name for layers in found.pop("groups").values() for layer in layers])
+        by_way[way] = {**found, "computed": computed}
+    if rank == 0:
+        torch.save(by_way, file)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
