@@ -1,4 +1,4 @@
-from cmr_runner.commands.run import main
+from cmr_runner.commands.entry import main
 
 if __name__ == "__main__":
     main()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 import traceback
 from collections.abc import Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self
 
+from cmr_runner.commands.streams import say
 from cmr_runner.results.quantities import MEAN_MOMENT
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.columns import METRICS
@@ -31,12 +31,6 @@ TABLE_COLUMNS = {
     MEAN_MOMENT.column: MEAN_MOMENT.heading,
     "seconds": "seconds",
 }
-
-
-def say(text: str, stream: TextIO | None = None) -> None:
-    """Print a line; a run does not fail because whoever read its output has gone."""
-    with contextlib.suppress(OSError):
-        print(text, file=stream or sys.stdout, flush=True)
 
 
 class Progress:

@@ -9,7 +9,9 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
+from signal import SIGPIPE
 from typing import TYPE_CHECKING, cast
 
 import hydra
@@ -20,10 +22,11 @@ from omegaconf import DictConfig, OmegaConf
 from cmr_runner.commands import composition, mistakes
 from cmr_runner.commands.execution import FULL, Job, execute, failure_text
 from cmr_runner.commands.places import check_below, output_root
-from cmr_runner.commands.progress import Progress, say
+from cmr_runner.commands.progress import Progress
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.commands.signals import STOP
-from cmr_runner.commands.sweep import Journal, StopCheck, report_text, sweep_exit_code
+from cmr_runner.commands.streams import say
+from cmr_runner.commands.sweep import Journal, StopCheck, SweepCallback, report_text, sweep_exit_code
 from cmr_runner.commands.torchrun import end_process, execute_together, processes
 from cmr_runner.runs.identity import deciding_config
 from cmr_runner.runs.outcome import Outcome
@@ -47,6 +50,9 @@ def job(cfg: DictConfig) -> Outcome:
     node = cast(DictConfig, HydraConfig.get())
     journal = Journal.current()
     directory = Path(node.runtime.output_dir)
+    ended = journal.start(node.job.num, directory) if journal is not None else None
+    if ended is not None:
+        return ended
     joblib = node.runtime.choices["hydra/launcher"] == "joblib"
     should_stop = StopCheck(journal, journal.pid if journal is not None and joblib else None)
     with STOP.listening():
@@ -162,9 +168,7 @@ def _main(arguments: list[str]) -> int:
     trouble = 0
     with STOP.listening():
         try:
-            hydra.main(
-                config_path=str(composition.config_directory()), config_name=composition.CONFIG_NAME, version_base="1.3"
-            )(job)()
+            _run_hydra()
         except KeyboardInterrupt:
             trouble = 128 + (STOP.signal or 2)
         except Exception as error:
@@ -174,12 +178,28 @@ def _main(arguments: list[str]) -> int:
     return _conclude(trouble)
 
 
+def _run_hydra() -> None:
+    """Compose and run what sys.argv says. A worker of joblib's that was killed takes the others with it: they are
+    started again, until all jobs have an outcome or no worker's death tells which job it was."""
+    ended = -1
+    while True:
+        try:
+            hydra.main(
+                config_path=str(composition.config_directory()), config_name=composition.CONFIG_NAME, version_base="1.3"
+            )(job)()
+            return
+        except BrokenExecutor:
+            journal = Journal.current()
+            if SweepCallback.watch is not None:
+                SweepCallback.watch.wait_for_report()
+            if journal is None or len(journal.outcomes()) <= ended:
+                raise
+            ended = len(journal.outcomes())
+            say("a worker process was killed; the other jobs go on")
+
+
 def _explain(error: Exception, overrides: list[str]) -> int:
     """Say in one line what stopped Hydra itself, and the exit code for it."""
-    if isinstance(error, BrokenPipeError):
-        # Whoever read the output has gone; Python's own flush at the end must not complain of it either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     line = mistakes.explain(error, overrides)
     if line:
         return _complain(line, 2)
@@ -199,17 +219,20 @@ def _conclude(trouble: int) -> int:
     """Print how it ended, the command to go on with last, and give the exit code."""
     journal = Journal.current()
     if journal is not None:
-        outcomes = journal.outcomes()
-        print("\n" + report_text(outcomes), flush=True)
+        outcomes = list(journal.outcomes().values())
+        say("\n" + report_text(journal.outcomes()))
+        code = trouble or sweep_exit_code(journal.outcomes())
         journal.close()
-        code = trouble or sweep_exit_code(outcomes)
-        stopped = any(outcome.kind in ("interrupted", "not started") for outcome in outcomes.values())
     else:
-        code = _single_ending(_single[-1]) if _single else 0
-        code = trouble or code
-        stopped = bool(_single) and _single[-1].kind == "interrupted"
-    if stopped or STOP.requested():
-        print(f"interrupted; go on with: {command_to_go_on()}", flush=True)
+        outcomes = _single[-1:]
+        code = trouble or (_single_ending(outcomes[0]) if outcomes else 0)
+    unfinished = any(outcome.kind in ("interrupted", "not started") for outcome in outcomes)
+    stopped = STOP.requested() or any(outcome.kind == "interrupted" for outcome in outcomes)
+    if stopped and (unfinished or not outcomes):
+        # On the stream that is left, if the reader of the other has gone.
+        say(f"interrupted; go on with: {command_to_go_on()}", sys.stderr if STOP.signal == SIGPIPE else None)
+    elif unfinished:
+        say(f"stopped after a failed job (on_failure=stop); go on with: {command_to_go_on()}")
     return code
 
 
@@ -217,7 +240,7 @@ def _single_ending(outcome: Outcome) -> int:
     if os.environ.get("RANK", "0") != "0":
         return outcome.exit_code  # the first process says it
     if outcome.kind in ("skipped", "interrupted"):
-        print(f"{outcome.directory}: {outcome.reason}")
+        say(f"{outcome.directory}: {outcome.reason}")
     elif outcome.exit_code:
         _complain(outcome.reason, outcome.exit_code)
     return outcome.exit_code
@@ -230,7 +253,7 @@ def command_to_go_on() -> str:
 
 
 def _complain(line: str, code: int) -> int:
-    print(f"cmr-run: {line}", file=sys.stderr, flush=True)
+    say(f"cmr-run: {line}", sys.stderr)
     return code
 
 

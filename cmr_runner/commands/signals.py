@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
 
 
 class StopRequests:
@@ -15,7 +15,7 @@ class StopRequests:
 
     def __init__(self) -> None:
         self.signal = 0
-        self._graceful = 0
+        self._graceful = self._held = 0
         self._listening = False
         self.on_request: Callable[[], None] | None = None
 
@@ -28,7 +28,7 @@ class StopRequests:
         if self._listening or threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        before = {number: signal.signal(number, self._handle) for number in _heeded()}
         self._listening = True
         try:
             yield
@@ -48,24 +48,49 @@ class StopRequests:
 
     def reset(self) -> None:
         """As in a fresh process."""
-        self.signal = self._graceful = 0
+        self.signal = self._graceful = self._held = 0
         self.on_request = None
 
     def hold(self) -> None:
         """Be graceful from here on: a sweep always has something to finish, its table."""
         self._graceful += 1
+        self._held += 1
 
-    def _handle(self, number: int, frame: object) -> None:
-        # A second Ctrl-C is an impatient person; a cluster may well repeat its signals.
-        impatient = number == signal.SIGINT and self.signal != 0
+    def request(self, number: int) -> None:
+        """Ask for a stop as signal `number` does."""
         self.signal = number
-        if impatient or not self._graceful:
-            raise KeyboardInterrupt
         if self.on_request is not None:
             self.on_request()
-        if number == signal.SIGINT:
+
+    def _handle(self, number: int, frame: object) -> None:
+        # A second Ctrl-C is an impatient person, who is served at once unless a run is being written.
+        impatient = number == signal.SIGINT and self.signal != 0 and self._graceful == self._held
+        if impatient or not self._graceful:
+            self.signal = number
+            raise KeyboardInterrupt
+        first = self.signal == 0
+        self.request(number)
+        if number == signal.SIGINT and first:
             # os.write, since print could be interrupted in the middle of a print.
-            os.write(sys.stderr.fileno(), b"\nstopping at the next step (Ctrl-C again: at once)\n")
+            with contextlib.suppress(OSError, ValueError):
+                os.write(sys.stderr.fileno(), b"\nstopping at the next step\n")
+
+
+def _heeded() -> list[int]:
+    """The signals that whoever started this process wants heeded; nohup, for one, has SIGHUP ignored."""
+    return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+
+
+def leave_on_signals() -> None:
+    """Until `listening`, a signal ends the process: nothing has begun."""
+    for number in _heeded():
+        signal.signal(number, _leave)
+
+
+def _leave(number: int, frame: object) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, b"cmr-run: interrupted\n")
+    os._exit(128 + number)
 
 
 STOP = StopRequests()

@@ -16,16 +16,17 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from cmr_runner.commands.places import check_run, check_sweep
-from cmr_runner.commands.progress import say
 from cmr_runner.commands.settings import Mistake, parallel_jobs
 from cmr_runner.commands.signals import STOP
+from cmr_runner.commands.streams import say
+from cmr_runner.commands.workers import DeathWatch
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.atomic import replace_file
 from cmr_runner.runs.outcome import FAILURE, Outcome
@@ -49,6 +50,10 @@ class Journal:
 
     @classmethod
     def open(cls, output_root: Path) -> Journal:
+        """A fresh one, or this process's own, if its sweep is started again."""
+        current = cls.current()
+        if current is not None and current.pid == os.getpid() and current.path.is_dir():
+            return current
         journals = output_root.absolute() / JOURNALS
         _remove_abandoned(journals)
         journal = cls(journals / f"{socket.gethostname()}-{os.getpid()}")
@@ -75,6 +80,24 @@ class Journal:
         found = {}
         for path in sorted(self.path.glob("[0-9]*.json")):
             found[int(path.stem)] = Outcome(**json.loads(path.read_text()))
+        return found
+
+    def start(self, number: int, directory: Path) -> Outcome | None:
+        """Note that this process has job `number`; or the job's outcome, if it ended before the sweep was restarted."""
+        if (self.path / f"{number:06d}.json").exists():
+            return self.outcomes()[number]
+        with contextlib.suppress(OSError):
+            note = {"pid": os.getpid(), "directory": str(directory)}
+            replace_file(self.path / f"{number:06d}.started", json.dumps(note).encode())
+        return None
+
+    def in_flight(self) -> dict[int, tuple[int, str]]:
+        """Process and directory of each job that was started and has no outcome."""
+        found = {}
+        for path in self.path.glob("[0-9]*.started"):
+            if not path.with_suffix(".json").exists():
+                note = json.loads(path.read_text())
+                found[int(path.stem)] = (note["pid"], note["directory"])
         return found
 
     def request_stop(self) -> None:
@@ -132,6 +155,8 @@ class StopCheck:
 class SweepCallback(Callback):
     """Hydra's hook before a run or a sweep, in the process that was started (conf/config.yaml, hydra.callbacks)."""
 
+    watch: ClassVar[DeathWatch | None] = None  # over joblib's workers
+
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         _exit_if_mistaken(check_run, config)
 
@@ -144,6 +169,8 @@ class SweepCallback(Callback):
         STOP.on_request = journal.request_stop
         STOP.hold()
         _tame(config)
+        if config.hydra.runtime.choices["hydra/launcher"] == "joblib" and hasattr(os, "pidfd_open"):
+            SweepCallback.watch = DeathWatch(journal)
 
 
 def _exit_if_mistaken(check: Callable[[DictConfig], None], config: DictConfig) -> None:

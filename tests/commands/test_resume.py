@@ -72,7 +72,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_equals_one_left_alone(root: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_ends_the_run_at_the_next_step_with_the_command_to_go_on(
     number: signal.Signals, calm: Path, tmp_path: Path
 ) -> None:

@@ -1,12 +1,27 @@
 """Sweeps: past failures, resumed by the same command, equal to jobs run alone, under several launchers."""
 
+import json
+import os
 import random
 import signal
 import time
 from pathlib import Path
 
 import pytest
-from run_process import Instant, call, directories, frozen, kill, only_directory, record, results, start, thaw, when
+from run_process import (
+    PATIENCE,
+    Instant,
+    call,
+    directories,
+    frozen,
+    kill,
+    only_directory,
+    record,
+    results,
+    start,
+    thaw,
+    when,
+)
 
 
 def by_name(root: Path) -> dict[str, dict[str, object]]:
@@ -48,6 +63,7 @@ def test_on_failure_stop_starts_no_job_after_a_failed_one(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert list(table(done.stdout).values()) == ["completed", "failed", "not", "not"]
     assert len(directories(tmp_path)) == 1
+    assert done.stdout.splitlines()[-1].startswith("stopped after a failed job (on_failure=stop); go on with: ")
 
 
 def test_a_bad_value_for_a_group_stops_a_sweep_before_its_first_job(tmp_path: Path) -> None:
@@ -142,6 +158,32 @@ def test_joblib_gives_the_bytes_of_a_serial_sweep_and_its_workers_end_with_a_kil
         done = call(parallel, *words)
     assert done.returncode == 0
     assert by_name(parallel) == by_name(serial)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_its_own_job_only_and_the_same_command_goes_on_with_it(tmp_path: Path) -> None:
+    words = ("-m", "trainer.epochs=100", "seed=0,1,2,3", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    process = start(tmp_path, *words)
+
+    def busy() -> dict[int, int]:
+        """Process by job, of jobs that have no outcome and have saved an epoch."""
+        started = tmp_path.glob("outputs/.sweeps/*/*.started")
+        notes = {path: json.loads(path.read_text()) for path in started if not path.with_suffix(".json").exists()}
+        saved = (path for path, note in notes.items() if (Path(note["directory"]) / "checkpoint.pt").exists())
+        return {int(path.stem): notes[path]["pid"] for path in saved}
+
+    assert when(process, lambda: len(busy()) == 2)
+    lost, pid = min(busy().items())
+    os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1, err
+    assert table(out) == {job: "failed" if job == lost else table(out)[job] for job in range(4)}
+    assert {kind for job, kind in table(out).items() if job != lost} <= {"completed", "resumed"}
+    assert "was killed" in out[out.rindex("job  outcome") :]
+    assert "Traceback" not in err
+    again = call(tmp_path, *words[:3])
+    assert again.returncode == 0
+    assert table(again.stdout) == {job: "resumed" if job == lost else "skipped" for job in range(4)}
 
 
 def test_an_experiments_runs_lie_in_its_own_directory(tmp_path: Path) -> None:

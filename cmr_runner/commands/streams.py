@@ -1,0 +1,39 @@
+"""Standard output and errors, whatever becomes of them: closed from the start, or left by whoever read them."""
+
+import os
+import signal
+import sys
+from typing import TextIO
+
+from cmr_runner.commands.signals import STOP
+
+
+def mend() -> None:
+    """Open the standard streams that this process was started without, or its next file would become one of them."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            _discard(descriptor)
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 (for the life of the process)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a name from a file may hold what cannot be written
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Print a line. If whoever read it has gone, stop as if told to; a terminal that has gone sends a signal."""
+    stream = stream or sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        _discard(stream.fileno())  # Python's own flush at the end must not complain of it either
+        STOP.request(signal.SIGPIPE)
+    except OSError:
+        pass
+
+
+def _discard(descriptor: int) -> None:
+    """Let `descriptor` lead nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    if nowhere != descriptor:
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
