@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from cmr_runner.regularizers.layers import Layer, LayerRule, find_layers
 from cmr_runner.regularizers.processes import Processes
-from cmr_runner.spectral import PenaltySpec
+from cmr_runner.spectral import PenaltySpec, condition_number
 
 
-class StepNumbers(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class StepNumbers:
     """What a regulariser did to one step. Tensors are left on their device, so that reading is what synchronises."""
 
     norm_task: Tensor  # ‖g_task‖ over all parameters
     norm_spec: Tensor  # ‖g̃‖, as it was added
     cap: Tensor  # γ <= 1; below 1 the cap was active
     lambda_t: float
-    penalty: Tensor  # Σ_layers of the penalty, without λ
-    kappa: Tensor  # κ of each layer, by the engine's own edges; empty where the penalty does not look at both
     skipped: int  # layers left out of this step because their decomposition failed
     fallbacks: int  # layers that failed the engine's own check and were computed another way
+    # Names, penalty, σ_max and σ_min of the layers of each shape; what follows from these is computed when asked for.
+    of_layers: Sequence[tuple[Sequence[str], Tensor, Tensor | None, Tensor | None]]
+    layers: Sequence[str]  # all names, in the model's order
+
+    @cached_property
+    def penalty(self) -> Tensor:
+        """Σ_layers of the penalty, without λ."""
+        values = [value.sum() for _, value, _, _ in self.of_layers]
+        return torch.stack(values).sum() if values else torch.zeros(())
+
+    @cached_property
+    def kappa(self) -> Tensor:
+        """κ of the layers, by the engine's own edges; empty where the penalty does not look at both."""
+        kappa = self.kappa_by_layer()
+        return torch.stack(list(kappa.values())) if kappa else torch.empty(0)
+
+    def kappa_by_layer(self) -> dict[str, Tensor]:
+        known: dict[str, Tensor] = {}
+        for names, _, sigma_max, sigma_min in self.of_layers:
+            if sigma_max is not None and sigma_min is not None:
+                known.update(zip(names, condition_number(torch.stack([sigma_max, sigma_min], -1)), strict=True))
+        return {name: known[name] for name in self.layers if name in known}
 
     def numbers(self) -> dict[str, float]:
         """The same as plain numbers, κ as its mean and largest over the layers: what one would log."""
-        kappa = (
-            {"kappa_mean": float(self.kappa.mean()), "kappa_max": float(self.kappa.max())} if len(self.kappa) else {}
-        )
-        return {key: float(value) for key, value in self._asdict().items() if key != "kappa"} | kappa
+        names = ("norm_task", "norm_spec", "cap", "lambda_t", "penalty", "skipped", "fallbacks")
+        kappa = self.kappa
+        of_kappa = {"kappa_mean": float(kappa.mean()), "kappa_max": float(kappa.max())} if len(kappa) else {}
+        return {name: float(getattr(self, name)) for name in names} | of_kappa
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{key}={value:.4g}' for key, value in self.numbers().items())})"

@@ -115,24 +115,25 @@ class GradientPenalty(Regularizer):
         gradients = [p.grad for p in self.model.parameters() if p.requires_grad and p.grad is not None]
         norm_task = global_norm(gradients) if shards is None else shards.norm(gradients)
         addition = self._addition() if shards is None else self._addition_in_pieces(shards)
-        if self.last is None:
-            self._notices.singular(self._kappa())
         lambda_t = self.mixer.lambda_at(self.step)
         factor, cap = self.mixer.factor(norm_task, addition.norm, lambda_t)
         addition.add_(factor, overwrite=self.every == 1)
         self._effective = {}
-        penalties = [penalty for _, penalty in self._found]
-        kappa = self._kappa()
         self.last = StepNumbers(
             norm_task=norm_task,
             norm_spec=factor * addition.norm,
             cap=cap,
             lambda_t=lambda_t,
-            penalty=torch.stack([p.value.sum() for p in penalties]).sum() if penalties else torch.zeros(()),
-            kappa=torch.stack(list(kappa.values())) if kappa else torch.empty(0),
-            skipped=sum(penalty.skipped for penalty in penalties),
-            fallbacks=sum(penalty.fallbacks for penalty in penalties),
+            skipped=sum(penalty.skipped for _, penalty in self._found),
+            fallbacks=sum(penalty.fallbacks for _, penalty in self._found),
+            of_layers=[
+                ([layer.name for layer in layers], penalty.value, penalty.sigma_max, penalty.sigma_min)
+                for layers, penalty in self._found
+            ],
+            layers=[layer.name for layer in self.layers],
         )
+        if self.step == 0:
+            self._notices.singular(self.last.kappa_by_layer())
 
     def _addition(self) -> Addition:
         if self._due:
@@ -234,14 +235,6 @@ class GradientPenalty(Regularizer):
         """A tensor of the dtype and device that the processes speak in, the same for each of them."""
         first = next(self.model.parameters())
         return torch.empty(0, dtype=torch.promote_types(first.dtype, torch.float32), device=first.device)
-
-    def _kappa(self) -> dict[str, Tensor]:
-        """κ by name of the layers that the penalty knows both edges of, in the layers' order."""
-        known: dict[str, Tensor] = {}
-        for layers, penalty in self._found:
-            if penalty.kappa is not None:
-                known.update(zip((layer.name for layer in layers), penalty.kappa, strict=True))
-        return {layer.name: known[layer.name] for layer in self.layers if layer.name in known}
 
     def _follow_replacements(self) -> None:
         """A module of the model that was replaced since: its new weight takes the place of the old one."""

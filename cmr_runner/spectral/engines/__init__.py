@@ -11,10 +11,11 @@ from cmr_runner.spectral.engines.chunks import set_spectral_threads, shared_work
 from cmr_runner.spectral.engines.exact import ExactEngine
 from cmr_runner.spectral.engines.fast import FastEngine
 from cmr_runner.spectral.engines.memory import keep_freed_memory
+from cmr_runner.spectral.engines.staggered import StaggeredEngine
 from cmr_runner.spectral.engines.stochastic import StochasticEngine
 
 ENGINES: dict[str, type[Engine]] = {
-    engine.name: engine for engine in (ExactEngine, FastEngine, StochasticEngine, AutoEngine)
+    engine.name: engine for engine in (ExactEngine, FastEngine, StochasticEngine, StaggeredEngine, AutoEngine)
 }
 
 
@@ -48,6 +49,7 @@ __all__ = [
     "Engine",
     "ExactEngine",
     "FastEngine",
+    "StaggeredEngine",
     "StochasticEngine",
     "build_engine",
     "keep_freed_memory",

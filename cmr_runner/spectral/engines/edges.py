@@ -1,15 +1,18 @@
 """The two extremal singular pairs of a tall W (B, M, r), M >= r, checked against themselves."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from cmr_runner.spectral.engines.lanczos import RowsTimesGram, ritz_edges
+from cmr_runner.spectral.decomposition import NonFiniteError, check_finite
+from cmr_runner.spectral.engines.lanczos import RowsTimesGram, krylov_space, quick_krylov_space, ritz_edges, row_lengths
 
 ACCEPTED_RESIDUAL = 0.05  # of the spread: gaps grow with its square, and on real runs it is rarely passed
 RELATIVE_RESIDUAL = 0.25  # of λ_min + ε: past it, σ_min is not known well enough for the slope of ρ_cond
 INVERSE_STEPS = 6
+QUICK_STEPS = 16  # with more, a basis that was orthogonalised once is rarely orthonormal
 FLOAT32_GRAM = 1e-4  # λ_min/λ_max that a float32 Gram matrix still resolves to three digits
 
 
@@ -28,7 +31,7 @@ def krylov_edges(W: Tensor, times_gram: RowsTimesGram, start: Tensor, steps: int
     σ is ‖Wx‖, not √θ: it keeps half the digits of W where the Gram matrix has none left.
     """
     ritz = ritz_edges(times_gram, start, steps)
-    return _edges(W, ritz.X, ritz.residual), ritz.residual
+    return _edges(torch.bmm(ritz.X, W.mT), ritz.X, ritz.residual), ritz.residual
 
 
 def gram_edges(W: Tensor, G: Tensor, start: Tensor, steps: int, eps: float, *, sharp: bool = True) -> Edges:
@@ -39,11 +42,46 @@ def gram_edges(W: Tensor, G: Tensor, start: Tensor, steps: int, eps: float, *, s
     then still large, in float64; not if `sharp` is false.
     """
     edges, residual = krylov_edges(W, lambda X: torch.bmm(X, G), start, steps)
-    if not sharp:
-        return edges
+    return sharp_edges(W, edges, residual, eps, lambda blunt: G[blunt]) if sharp else edges
+
+
+def weight_edges(W: Tensor, start: Tensor, steps: int) -> tuple[Edges, Tensor]:
+    """Edges of W, which is multiplied with itself and never squared, and the residuals of both, (B, 2).
+
+    With Y = QWᵀ, the rows that every product with the Gram matrix passes through, H = YYᵀ: singular values as exact
+    as W's own digits, and the left vectors come at no further product. Raises NonFiniteError.
+    """
+    Y: list[Tensor] = []
+
+    def times_gram(X: Tensor) -> Tensor:
+        Y.append(torch.bmm(X, W.mT))
+        return torch.bmm(Y[-1], W)
+
+    space = quick_krylov_space(times_gram, start, steps) if steps <= QUICK_STEPS else None
+    if space is None:
+        Y.clear()
+        space = krylov_space(times_gram, start, steps)
+    Q, QG = space
+    images = torch.cat(Y, 1)  # (B, steps, M)
+    H = torch.bmm(images, images.mT).double()
+    if not torch.isfinite(H.sum()):  # every entry of W is in it
+        check_finite(W)
+        raise NonFiniteError(f"matrices of shape {tuple(W.shape[1:])} are too large to square in {W.dtype}")
+    theta, S = torch.linalg.eigh(H)
+    theta, S = theta[:, [-1, 0]].to(W), S[:, :, [-1, 0]].mT.to(W)  # (B, 2), (B, 2, steps)
+    V = torch.bmm(S, Q)
+    residual = row_lengths(torch.bmm(S, QG) - theta.unsqueeze(-1) * V).squeeze(-1)
+    return _edges(torch.bmm(S, images), V, residual), residual
+
+
+def sharp_edges(W: Tensor, edges: Edges, residual: Tensor, eps: float, gram: Callable[[Tensor], Tensor]) -> Edges:
+    """The edges with the low pair sharpened where its residual is not small against λ_min + ε.
+
+    `gram` gives the Gram matrices of the layers under a mask (B,).
+    """
     blunt = residual[:, 1] > RELATIVE_RESIDUAL * (edges.sigma[:, 1].square() + eps)
     if blunt.any():
-        edges = replaced_edges(edges, blunt, _sharpened(W[blunt], G[blunt], _select(edges, blunt)))
+        edges = replaced_edges(edges, blunt, _sharpened(W[blunt], gram(blunt), _select(edges, blunt)))
         ratio = (edges.sigma[:, 1] / edges.sigma[:, 0]).square()
         lost = blunt & ~(ratio > FLOAT32_GRAM)
         if W.dtype != torch.float64 and lost.any():
@@ -67,16 +105,16 @@ def _sharpened(W: Tensor, G: Tensor, edges: Edges) -> Edges:
     V = torch.cat([edges.V[:, :1], x], 1)
     lam = torch.linalg.vector_norm(torch.bmm(V, W.mT), dim=-1, keepdim=True).square()
     residual = torch.linalg.vector_norm(torch.bmm(torch.bmm(V, W.mT), W) - lam * V, dim=-1)
-    return _edges(W, V, residual)
+    return _edges(torch.bmm(V, W.mT), V, residual)
 
 
-def _edges(W: Tensor, V: Tensor, residual: Tensor) -> Edges:
-    Y = torch.bmm(V, W.mT)  # (B, 2, M): row i is (W v_i)ᵀ
+def _edges(Y: Tensor, V: Tensor, residual: Tensor) -> Edges:
+    """From unit rows V (B, 2, r) and their images Y = VWᵀ (B, 2, M)."""
     sigma = torch.linalg.vector_norm(Y, dim=-1)
     # Where σ = 0 any unit u serves: every slope that multiplies it is 0 or finite times 0.
     U = Y / sigma.clamp_min(torch.finfo(Y.dtype).tiny).unsqueeze(-1)
     lam = sigma.square()
-    rounding = 100 * torch.finfo(W.dtype).eps * lam[:, 0]  # all there is to see in a spectrum of equal values
+    rounding = 100 * torch.finfo(Y.dtype).eps * lam[:, 0]  # all there is to see in a spectrum of equal values
     limit = ACCEPTED_RESIDUAL * (lam[:, 0] - lam[:, 1]) + rounding
     return Edges(sigma, U, V, (residual <= limit.unsqueeze(-1)).all(-1))
 

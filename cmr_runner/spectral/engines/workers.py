@@ -67,7 +67,9 @@ class Workers:
         return task
 
     def map(self, computes: Sequence[Callable[[], T]]) -> list[T]:
-        """The values of all, in order, shared between the helpers and the calling thread."""
+        """The values of all, in order, shared between the helpers and the calling thread, which is running a task."""
+        if not self.helpers or len(computes) == 1:
+            return [compute() for compute in computes]
         tasks = [self.submit(compute, first=True) for compute in reversed(computes)][::-1]
         return [task.result() for task in tasks]
 

@@ -1,0 +1,249 @@
+"""Two rates: the edges of every layer at every step, the moments of a few layers in turn."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from cmr_runner.checks import integer
+from cmr_runner.spectral.condition import rho_cond, rho_cond_slopes
+from cmr_runner.spectral.decomposition import check_finite, working
+from cmr_runner.spectral.engines.chunks import chunk_bounds, replaced, shared_workers
+from cmr_runner.spectral.engines.edges import Edges, replaced_edges, sharp_edges, weight_edges
+from cmr_runner.spectral.engines.exact import exact_with_edges
+from cmr_runner.spectral.engines.fast import penalty_from_edges, too_narrow
+from cmr_runner.spectral.engines.probes import signs
+from cmr_runner.spectral.engines.randomness import generator_for
+from cmr_runner.spectral.engines.stochastic import LONGER, PROBES, sampled_penalty
+from cmr_runner.spectral.engines.warm_start import NOISE
+from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
+
+STEPS = 6
+REFRESH = 8
+SMALL_SIDE = 32  # up to it all of the spectrum costs less than its edges
+PRODUCT_WORK = 2 * 512**3  # of m·n·min(m, n): up to it moments come from products, beyond from random probes
+CHUNK_ENTRIES = 13 * 256 * 256  # of W: smaller pieces, and Python costs more than what is shared
+
+
+@dataclass
+class Held:
+    """What a group of B layers keeps from step to step."""
+
+    evaluations: int
+    V: Tensor  # (B, 2, r) v_max and v_min on the short side
+    sigma: Tensor  # (B, 2) as last found
+    moments: Tensor  # (B, K+1) float64, this and what follows as of each layer's last turn
+    rho_moment: Tensor  # (B,) float64
+    dense: Tensor | None  # (B, m, n) α₂∇ρ_moment; None with α₂ = 0
+    square: Tensor  # (B,) float64 ‖dense‖²
+
+    def fits(self, W: Tensor, spec: PenaltySpec) -> bool:
+        B, r = len(W), min(W.shape[1:])
+        as_wanted = (self.dense is not None) == (spec.alpha2 != 0) and self.moments.shape[-1] == spec.K + 1
+        return self.V.shape == (B, 2, r) and self.V.dtype == W.dtype and self.V.device == W.device and as_wanted
+
+
+class StaggeredEngine:
+    """∇ρ_cond fresh at every step, ∇ρ_moment fresh for every layer once in `refresh` steps and held between.
+
+    ρ_cond acts on two directions that move with every step; ρ_moment is a smooth function of the whole spectrum, which
+    hardly changes from step to step and costs all the large products. Layers take turns, so every step costs the same.
+
+    - Edges: `steps` Lanczos steps on W itself from the last step's vectors; where they fail their check, again with
+      four times as many; where the low edge is not known well enough for ρ_cond, sharpened as `fast` does it.
+    - Moments: by products as in `fast`, by two blocks of `probes` as in `stochastic` where products are too slow.
+    - A short side of up to 32: all singular values at every step, from the Gram matrix in float64.
+    """
+
+    name = "staggered"
+
+    def __init__(self, *, seed: int = 0, steps: int = STEPS, refresh: int = REFRESH, probes: int = PROBES) -> None:
+        self.steps, self.refresh = integer("steps", steps, least=2), integer("refresh", refresh, least=1)
+        self.probes, self.seed = integer("probes", probes, least=1), seed
+        self._held: dict[str, Held] = {}
+
+    def name_for(self, shape: tuple[int, int]) -> str:
+        if min(shape) <= SMALL_SIDE:
+            return f"{self.name}, all"
+        return f"{self.name}, {'products' if by_products(shape) else 'probes'}"
+
+    def penalty(self, W: Tensor, spec: PenaltySpec, *, group: str, step: int) -> LayerPenalty:
+        A = working(W)
+        held = self._held.get(group)
+        if held is not None and held.fits(A, spec):
+            due, steps = self._turn(group, held.evaluations, len(A)), self.steps
+        else:
+            held = self._held[group] = nothing_held(A, spec)
+            due, steps = (0, len(A)), LONGER * self.steps
+        held.evaluations += 1
+        r = held.V.shape[-1]
+        start = held.V.sum(1)
+        if r > SMALL_SIDE:
+            noise = torch.randn(len(A), r, generator=generator_for(self.seed, group, step)).mul_(NOISE / r**0.5)
+            start += noise.to(A)
+
+        held.sigma = sigma = held.sigma.clone()  # an earlier step's result keeps its own
+
+        def piece(i: int, j: int) -> Part:
+            """Layers i to j: their edges, and the moments of those whose turn it is."""
+            if not spec.alpha1:  # then the edges are wanted for the moments alone
+                i, j = max(i, due[0]), min(j, due[1])
+            if i >= j:
+                return Part()
+            tall = A[i:j] if A.shape[1] >= A.shape[2] else A[i:j].mT
+            edges, fallbacks = edges_of(tall, start[i:j], steps, spec)
+            held.V[i:j], sigma[i:j] = edges.V, edges.sigma
+            a, b = max(i, due[0]), min(j, due[1])
+            if a < b and spec.alpha2:
+                own = Edges(*(field[a - i : b - i] for field in edges))
+                fallbacks += self._refresh(
+                    A[a:b], own, spec, held, a, partial(generator_for, self.seed, f"{group}#{a}", step)
+                )
+            return Part(*factors(A[i:j], edges, spec, held, i), fallbacks) if spec.alpha1 else Part(fallbacks=fallbacks)
+
+        parts = shared_workers().map([partial(piece, i, j) for i, j in chunk_bounds(A, CHUNK_ENTRIES)])
+        cond = rho_cond(held.sigma.double(), spec.eps)
+        found = LayerPenalty(
+            value=spec.alpha1 * cond + (spec.alpha2 * held.rho_moment if spec.alpha2 else 0),
+            dense=held.dense,
+            left=torch.cat([part.left for part in parts]) if spec.alpha1 else None,
+            right=torch.cat([part.right for part in parts]) if spec.alpha1 else None,
+            norm=torch.cat([part.norm for part in parts]) if spec.alpha1 else held.square.sqrt(),
+            kept=True,
+            fallbacks=sum(part.fallbacks for part in parts),
+            rho_cond=cond,
+            rho_moment=held.rho_moment.clone(),
+            moments=held.moments.clone(),
+            sigma_max=held.sigma[:, 0],
+            sigma_min=held.sigma[:, 1],
+        )
+        return found if W.dtype == A.dtype else found.to(W.dtype)
+
+    def _turn(self, group: str, evaluations: int, B: int) -> tuple[int, int]:
+        """The layers [start, stop) of a group whose moments are computed now: each once in `refresh` evaluations.
+
+        Where in its turn a group begins depends on its name, so that many groups of one layer do not all come at once.
+        """
+        offset = int.from_bytes(hashlib.blake2b(group.encode(), digest_size=4).digest(), "little")
+        turn = (evaluations + offset) % self.refresh
+        return B * turn // self.refresh, B * (turn + 1) // self.refresh
+
+    def _refresh(
+        self,
+        W: Tensor,
+        edges: Edges,
+        spec: PenaltySpec,
+        held: Held,
+        first: int,
+        generator: Callable[[], torch.Generator],
+    ) -> int:
+        """Moments and α₂∇ρ_moment of W (b, m, n), into what is held from layer `first` on; how many by `exact`."""
+        spec = replace(spec, alpha1=0.0)
+        place = slice(first, first + len(W))
+        assert held.dense is not None
+        out = held.dense[place]
+        fallbacks = 0
+        if min(W.shape[1:]) <= SMALL_SIDE:
+            found = exact_with_edges(W, spec)[0]
+        elif by_products((W.shape[1], W.shape[2])):
+            tall = W if W.shape[1] >= W.shape[2] else W.mT
+            refused = ~edges.accepted | too_narrow(edges)
+            if refused.all():
+                found = exact_with_edges(W, spec)[0]
+            else:
+                found = penalty_from_edges(W, torch.bmm(tall.mT, tall), edges, spec, out)
+                if refused.any():
+                    found = replaced(found, refused, exact_with_edges(W[refused], spec)[0])
+            fallbacks = int(refused.sum())
+        else:
+            Z = signs((len(W), 2 * self.probes, min(W.shape[1:])), generator()).to(W)
+            found = sampled_penalty(W, Z, edges, spec, out)
+        if found.dense is not out:
+            out.copy_(found.gradient)
+        held.square[place] = torch.linalg.vector_norm(out, dim=(-2, -1)).double().square()
+        held.moments[place], held.rho_moment[place] = found.moments, found.rho_moment
+        return fallbacks
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seed": self.seed, "groups": {group: asdict(held) for group, held in self._held.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seed = state["seed"]
+        self._held = {group: Held(**held) for group, held in state["groups"].items()}
+
+
+class Part(NamedTuple):
+    """Of a piece of a group: ∇ρ_cond as factors, the norm of the whole gradient, and what had to be done otherwise."""
+
+    left: Tensor = torch.empty(0)
+    right: Tensor = torch.empty(0)
+    norm: Tensor = torch.empty(0)
+    fallbacks: int = 0
+
+
+def by_products(shape: tuple[int, int]) -> bool:
+    m, n = shape
+    return m * n * min(m, n) <= PRODUCT_WORK
+
+
+def nothing_held(W: Tensor, spec: PenaltySpec) -> Held:
+    B, r = len(W), min(W.shape[1:])
+    unknown = W.new_full((B, spec.K + 1), torch.nan, dtype=torch.float64)
+    return Held(
+        evaluations=0,
+        V=W.new_zeros(B, 2, r),
+        sigma=W.new_full((B, 2), torch.nan),
+        moments=unknown,
+        rho_moment=unknown[:, 0].clone(),
+        dense=torch.empty_like(W, memory_format=torch.contiguous_format) if spec.alpha2 else None,
+        square=W.new_zeros(B, dtype=torch.float64),
+    )
+
+
+def edges_of(W: Tensor, start: Tensor, steps: int, spec: PenaltySpec) -> tuple[Edges, int]:
+    """Edges of a tall W, checked, sharpened where ρ_cond needs it; and how many needed a longer run."""
+    if W.shape[-1] <= SMALL_SIDE:
+        return small_edges(W), 0
+    edges, residual = weight_edges(W, start, steps)
+    refused = ~edges.accepted
+    if refused.any():
+        again, residual[refused] = weight_edges(W[refused], edges.V[refused].sum(1) + start[refused], LONGER * steps)
+        edges = replaced_edges(edges, refused, again)
+    if spec.alpha1:
+        edges = sharp_edges(W, edges, residual, spec.eps, lambda blunt: torch.bmm(W[blunt].mT, W[blunt]))
+    return edges, int(refused.sum())
+
+
+def factors(W: Tensor, edges: Edges, spec: PenaltySpec, held: Held, first: int) -> tuple[Tensor, Tensor, Tensor]:
+    """α₁∇ρ_cond = left @ right of W (b, m, n), and ‖left @ right + dense‖ with what is held from layer `first` on."""
+    pairs = min(2, *W.shape[1:])  # a matrix of one row or column has but one
+    coefficient = spec.alpha1 * rho_cond_slopes(edges.sigma[:, :pairs].double(), spec.eps)  # (b, pairs)
+    U, V = edges.U[:, :pairs] * coefficient.to(W).unsqueeze(-1), edges.V[:, :pairs]
+    left, right = (U.mT, V) if W.shape[1] >= W.shape[2] else (V.mT, U)
+    # The pairs are orthonormal, so ‖left @ right‖² is that of the coefficients.
+    square = coefficient.square().sum(-1)
+    if held.dense is not None:
+        place = slice(first, first + len(W))
+        across = torch.bmm(right, held.dense[place].mT)  # (b, 2, m): a product of rows, the quick way round
+        square = square + held.square[place] + 2 * (left.mT * across).sum((-2, -1)).double()
+    return left, right, square.clamp_min(0).sqrt().to(W)
+
+
+def small_edges(W: Tensor) -> Edges:
+    """Edges of a tall W (b, M, r) with a small r, by `eigh` of its Gram matrix in float64.
+
+    For float32 weights as exact as an SVD: what squaring loses, float64 has to spare up to κ = 10⁷.
+    """
+    check_finite(W)
+    A = W.double()
+    V = torch.linalg.eigh(torch.bmm(A.mT, A))[1][:, :, [-1, 0]].mT  # (b, 2, r)
+    Y = torch.bmm(V, A.mT)
+    sigma = torch.linalg.vector_norm(Y, dim=-1)
+    U = Y / sigma.clamp_min(torch.finfo(sigma.dtype).tiny).unsqueeze(-1)
+    return Edges(sigma.to(W), U.to(W), V.to(W), torch.ones(len(W), dtype=torch.bool, device=W.device))
