@@ -70,8 +70,8 @@ class StaggeredEngine:
 
     def name_for(self, shape: tuple[int, int]) -> str:
         if min(shape) <= SMALL_SIDE:
-            return f"{self.name}, all"
-        return f"{self.name}, {'products' if by_products(shape) else 'probes'}"
+            return "staggered, all"
+        return f"staggered, {'products' if by_products(shape) else 'probes'}"
 
     def penalty(self, W: Tensor, spec: PenaltySpec, *, group: str, step: int) -> LayerPenalty:
         A = working(W)

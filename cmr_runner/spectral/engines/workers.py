@@ -29,7 +29,7 @@ class Task(Generic[T]):
 
     def run(self) -> None:
         try:
-            with one_thread(), torch.no_grad(), without_autocast():
+            with task_context():
                 self._value = self._compute()
         except BaseException as error:  # it belongs to whoever asks for the result
             self._error = error
@@ -67,9 +67,10 @@ class Workers:
         return task
 
     def map(self, computes: Sequence[Callable[[], T]]) -> list[T]:
-        """The values of all, in order, shared between the helpers and the calling thread, which is running a task."""
+        """The values of all, in order, shared between the helpers and the calling thread."""
         if not self.helpers or len(computes) == 1:
-            return [compute() for compute in computes]
+            with task_context():
+                return [compute() for compute in computes]
         tasks = [self.submit(compute, first=True) for compute in reversed(computes)][::-1]
         return [task.result() for task in tasks]
 
@@ -98,6 +99,23 @@ class Workers:
         with self._changed:
             task.done = True
             self._changed.notify_all()
+
+
+_this_thread = threading.local()
+
+
+@contextmanager
+def task_context() -> Iterator[None]:
+    """What every task runs under, whoever runs it. Within a task it is there already."""
+    if getattr(_this_thread, "in_task", False):
+        yield
+        return
+    _this_thread.in_task = True
+    try:
+        with one_thread(), torch.no_grad(), without_autocast():
+            yield
+    finally:
+        _this_thread.in_task = False
 
 
 @contextmanager

@@ -1,0 +1,81 @@
+"""The networks that the benchmarks measure a step on, each with its batch, at κ near 3.4, as CMR leaves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from cmr_runner.data.torchvision_import import import_torchvision
+from cmr_runner.inits import prescribed_kappa_
+from cmr_runner.models import MLP
+
+KAPPA = 3.4
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network and one batch."""
+
+    title: str
+    make: Callable[[], nn.Module]
+    inputs: Callable[[torch.Generator], Tensor]
+
+    def network(self) -> nn.Module:
+        torch.manual_seed(0)
+        model = self.make()
+        prescribed_kappa_(model, torch.Generator().manual_seed(0), kappa=KAPPA)
+        return model
+
+    def loss(self) -> Callable[[nn.Module], Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        x = self.inputs(generator)
+        y = torch.randint(CLASSES, (len(x),), generator=generator)
+        return lambda model: cross_entropy(model(x), y)
+
+
+class Encoder(nn.Module):
+    """`depth` pre-norm transformer blocks between an input map and a head on the mean token."""
+
+    def __init__(self, inputs: int, width: int, depth: int, heads: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(inputs, width)
+        block = [width, heads, 4 * width, 0.0]
+        self.blocks = nn.Sequential(
+            *(nn.TransformerEncoderLayer(*block, batch_first=True, norm_first=True) for _ in range(depth))
+        )
+        self.head = nn.Linear(width, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.blocks(self.first(x)).mean(1))  # (B, T, inputs) -> (B, classes)
+
+
+def images(batch: int, *shape: int) -> Callable[[torch.Generator], Tensor]:
+    return lambda generator: torch.randn(batch, *shape, generator=generator)
+
+
+CASES = {
+    "paper": Case("15 layers of 256, batch 64", lambda: MLP((1, 28, 28), CLASSES), images(64, 1, 28, 28)),
+    "wide": Case(
+        "6 layers of 1024, batch 256", lambda: MLP((1, 28, 28), CLASSES, depth=6, width=1024), images(256, 1, 28, 28)
+    ),
+    "resnet18": Case(
+        "resnet18, batch 32 of 3 × 64 × 64",
+        lambda: import_torchvision().models.resnet18(num_classes=CLASSES),
+        images(32, 3, 64, 64),
+    ),
+    "vit": Case(
+        "ViT of width 192, depth 12, 3 heads, batch 32 of 64 tokens",
+        lambda: Encoder(48, 192, 12, 3),
+        images(32, 64, 48),
+    ),
+    "gpt2": Case(
+        "GPT-2 small's shapes, 12 blocks of 768, batch 8 × 256 tokens",
+        lambda: Encoder(768, 768, 12, 12),
+        images(8, 256, 768),
+    ),
+}
