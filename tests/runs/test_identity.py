@@ -178,6 +178,7 @@ def test_a_user_adds_an_option_to_a_model_of_their_own_and_keeps_their_runs(tmp_
 
 def test_a_revision_moves_the_runs_it_applies_to_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     exact, auto = with_engine("exact"), with_engine({"name": "auto", "steps": 32})
+    monkeypatch.setattr(identity, "REVISIONS", ())
     before = hash_of(exact), hash_of(auto)
     change = Revision("auto adds in another order", {"regularizer": "cmr", "regularizer.engine": "auto"})
     monkeypatch.setattr(identity, "REVISIONS", (change,))
