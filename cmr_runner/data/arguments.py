@@ -8,6 +8,7 @@ import platformdirs
 
 from cmr_runner.checks import integer, require
 
+Root = str | os.PathLike[str] | None  # of the files; None: the user's cache directory
 MOST_EXAMPLES = 10**8  # beyond it synthetic data would end the process, not in an error
 
 
@@ -24,7 +25,7 @@ def example_shape(argument: str, value: object) -> tuple[int, ...]:
     return sizes
 
 
-def data_root(value: str | os.PathLike[str] | None) -> Path:
+def data_root(value: Root) -> Path:
     """`root` as a path; None means `data` in the user's cache directory."""
     if value is None:
         return Path(platformdirs.user_cache_dir("cmr_runner", appauthor=False)) / "data"

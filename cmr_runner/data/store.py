@@ -1,10 +1,9 @@
 """A directory of verified files, filled from the first source that delivers.
 
-A file appears under its name only whole and with the right MD5: it is written in a scratch directory beside, checked
-there, then renamed. One process at a time fills a directory; the lock dies with its process.
+A file appears under its name only whole and with the right checksum: it is written in a scratch directory beside,
+checked there, then renamed. One process at a time fills a directory; the lock dies with its process.
 """
 
-import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cmr_runner.checks import ArgumentError
+from cmr_runner.data.digests import has_digest
 from cmr_runner.data.errors import DataError, SourceError
 
 logger = logging.getLogger(__name__)
@@ -28,50 +28,45 @@ class Source(Protocol):
         """Write the named files into a directory, as far as possible; SourceError where it stops."""
 
 
-def md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-def unverified(directory: Path, md5s: Mapping[str, str]) -> list[str]:
-    """Names of the files that are absent or not what their MD5 says."""
-    return [name for name, digest in md5s.items() if not _is_verified(directory / name, digest)]
+def unverified(directory: Path, digests: Mapping[str, str]) -> list[str]:
+    """Names of the files that are absent or not what their checksum says."""
+    return [name for name, digest in digests.items() if not _is_verified(directory / name, digest)]
 
 
 def _is_verified(path: Path, digest: str) -> bool:
     try:
-        return md5(path) == digest
+        return has_digest(path, digest)
     except OSError:
         return False
 
 
 def ensure_files(
-    title: str, directory: Path, md5s: Mapping[str, str], sources: Callable[[], Sequence[Source]], advice: str
+    title: str, directory: Path, digests: Mapping[str, str], sources: Callable[[], Sequence[Source]], advice: str
 ) -> None:
-    """Return once `directory` holds every file of `md5s` (name → MD5), verified; DataError when no source helps.
+    """Return once `directory` holds every file of `digests` (name → checksum), verified.
 
-    `sources` is called only when a file is missing.
+    `sources` is called only when a file is missing. DataError when none of them helps.
     """
-    if not unverified(directory, md5s):
+    if not unverified(directory, digests):
         return
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(directory.parent / ".lock"):
-            _fill(title, directory, md5s, sources, advice)
+            _fill(title, directory, digests, sources, advice)
     except OSError as error:
         reason = error.strerror or error
         raise ArgumentError("root", f"root: {title} cannot be kept under {directory}: {reason}") from error
 
 
 def _fill(
-    title: str, directory: Path, md5s: Mapping[str, str], sources: Callable[[], Sequence[Source]], advice: str
+    title: str, directory: Path, digests: Mapping[str, str], sources: Callable[[], Sequence[Source]], advice: str
 ) -> None:
     # Another process may have delivered while this one waited for the lock.
-    missing = unverified(directory, md5s)
+    missing = unverified(directory, digests)
     if not missing:
         return
     wrong = _set_aside(directory, missing)
-    tried = [f"{directory}: wrong MD5, renamed to *.wrong: {', '.join(wrong)}"] if wrong else []
+    tried = [f"{directory}: wrong checksum, renamed to *.wrong: {', '.join(wrong)}"] if wrong else []
     console = Console(stderr=True)
     scratch = directory / ".partial"
     for source in sources():
@@ -85,7 +80,7 @@ def _fill(
         except SourceError as error:
             failure = str(error)
         finally:
-            missing = _move_verified(missing, scratch, directory, md5s)
+            missing = _move_verified(missing, scratch, directory, digests)
             shutil.rmtree(scratch, ignore_errors=True)
         if not missing:
             return
@@ -103,9 +98,9 @@ def _set_aside(directory: Path, missing: Sequence[str]) -> list[str]:
     return wrong
 
 
-def _move_verified(names: Sequence[str], scratch: Path, directory: Path, md5s: Mapping[str, str]) -> list[str]:
+def _move_verified(names: Sequence[str], scratch: Path, directory: Path, digests: Mapping[str, str]) -> list[str]:
     """Move the verified files to their place; the names of the others."""
-    left = unverified(scratch, {name: md5s[name] for name in names})
+    left = unverified(scratch, {name: digests[name] for name in names})
     for name in names:
         if name not in left:
             (scratch / name).replace(directory / name)

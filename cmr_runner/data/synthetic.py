@@ -8,7 +8,7 @@ import torch
 
 from cmr_runner.checks import integer, number
 from cmr_runner.data.arguments import MOST_EXAMPLES, example_shape
-from cmr_runner.data.dataset import Dataset
+from cmr_runner.data.dataset import Dataset, with_validation
 
 _LATENT = 16
 
@@ -20,6 +20,7 @@ def synthetic(
     test: int = 512,
     spread: float = 1.0,
     seed: int = 0,
+    validation: int = 0,
 ) -> Dataset:
     """x = tanh(A z), z ~ N(centre of y, spread² I) in 16 dimensions, each feature standardised over the training part.
 
@@ -45,4 +46,5 @@ def synthetic(
 
     x_all = torch.from_numpy(x.astype(np.float32)).reshape(-1, *sizes)
     y_all = torch.from_numpy(y.astype(np.int64))
-    return Dataset("synthetic", x_all[:train], y_all[:train], x_all[train:], y_all[train:], classes)
+    data = Dataset("synthetic", x_all[:train], y_all[:train], x_all[train:], y_all[train:], classes)
+    return with_validation(data, validation)

