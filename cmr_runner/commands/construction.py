@@ -13,10 +13,12 @@ import numpy as np
 import torch
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
+from torch import nn
 
 from cmr_runner.checks import ArgumentError, integer
 from cmr_runner.commands.settings import GROUPS, Mistake, Settings
 from cmr_runner.commands.signatures import check_arguments
+from cmr_runner.data.dataset import Dataset
 from cmr_runner.distributed import Ranks
 from cmr_runner.spectral.engines import keep_freed_memory, set_spectral_threads
 from cmr_runner.training.loop import Trainer, steps_per_epoch
@@ -25,12 +27,13 @@ from cmr_runner.training.seeding import generator
 
 # What the runner itself passes to a group's target, where its YAML says `_partial_: true`.
 GIVEN: dict[str, tuple[str, ...]] = {
-    "dataset": (),
+    "dataset": ("seed",),
     "model": ("input_shape", "num_classes"),
     "init": ("model", "generator"),
     "regularizer": ("model", "steps_per_epoch", "seed"),
     "optimizer": ("params", "model"),
-    "trainer": ("model", "data", "regularizer", "optimizer", "seed", "ranks"),
+    "schedule": ("optimizer", "total_steps"),
+    "trainer": ("model", "data", "regularizer", "optimizer", "schedule", "seed", "ranks"),
 }
 
 PLACES = "it may be installed, or lie in PYTHONPATH, in --config-dir or beside it, or in the working directory"
@@ -71,16 +74,35 @@ def build_trainer(cfg: DictConfig, settings: Settings, device: str, ranks: Ranks
     keep_freed_memory()
     seed_everything(settings.seed)
     seed = settings.seed
-    data = build(cfg, "dataset").to(device)
+    data = build(cfg, "dataset", seed=seed).to(device)
     model = build(cfg, "model", input_shape=data.input_shape, num_classes=data.num_classes)
+    check_fit(model, data)
     build(cfg, "init", model, generator(seed, "init"))
     model.to(device)
     steps = steps_per_epoch(len(data.train_y), cfg.trainer.batch_size)
     regularizer = build(cfg, "regularizer", model, steps_per_epoch=steps, seed=seed)
     with mistakes_of("optimizer"):
         optimizer = optimizer_of(build(cfg, "optimizer"), model)
-    parts = {"model": model, "data": data, "regularizer": regularizer, "optimizer": optimizer}
+    schedule = build(cfg, "schedule", optimizer, steps * cfg.trainer.epochs)
+    parts = {"model": model, "data": data, "regularizer": regularizer, "optimizer": optimizer, "schedule": schedule}
     return build(cfg, "trainer", **parts, seed=seed, ranks=ranks)
+
+
+def check_fit(model: nn.Module, data: Dataset) -> None:
+    """Whether the model makes of the data set's examples the logits that its labels need."""
+    x, y = data.train_x[:1].cpu(), data.train_y[:1]
+    needed = (*y.shape, data.num_classes)
+    model.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            made = tuple(model(x).shape)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise Mistake(f"model: it cannot take {data.name}, {x.dtype} {data.input_shape}: {reason}") from error
+    finally:
+        model.train()
+    if made != needed:
+        raise Mistake(f"model: it makes {made} of one example of {data.name}, which needs {needed}")
 
 
 def check_groups(cfg: DictConfig) -> None:
@@ -91,7 +113,8 @@ def check_groups(cfg: DictConfig) -> None:
     with mistakes_of("optimizer"):
         check_options(_options(_plain(cfg, "optimizer")))
     with mistakes_of("trainer"):
-        integer("batch_size", cfg.trainer.get("batch_size"), least=1)  # needed before the trainer is built
+        for key in ("batch_size", "epochs"):  # needed before the trainer is built
+            integer(key, cfg.trainer.get(key), least=1)
 
 
 def check_node(path: str, node: Mapping[str, Any], given: tuple[str, ...] = ()) -> None:

@@ -9,7 +9,7 @@ from cmr_runner.checks import ArgumentError, boolean, integer, one_of
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 ON_FAILURE = ("continue", "stop")
-GROUPS = ("model", "init", "regularizer", "optimizer", "dataset", "trainer")
+GROUPS = ("model", "init", "regularizer", "optimizer", "schedule", "dataset", "trainer")
 PROGRESS = ("auto", "live", "lines", "none")
 LARGEST_SEED = 2**63 - 1  # torch's
 SPECTRAL_THREADS = 4  # the paper's layers make a handful of tasks a step: more threads would wait

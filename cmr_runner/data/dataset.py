@@ -1,7 +1,8 @@
 """The data of a run, held in memory as tensors."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -38,6 +39,7 @@ class Dataset:
     val_x: Tensor | None = None  # held out of the training examples
     val_y: Tensor | None = None
     augmentation: Augmentation | None = None
+    columns: Mapping[str, int] = field(default_factory=dict)  # of its own, for metrics.csv
 
     def __post_init__(self) -> None:
         for part, x, y in (("train", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
@@ -63,8 +65,9 @@ class Dataset:
         return self
 
     def to(self, device: torch.device | str) -> "Dataset":
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: v.to(device) for name, v in values.items() if isinstance(v, Tensor)})
+        values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        moved: dict[str, Any] = {name: v.to(device) for name, v in values.items() if isinstance(v, Tensor)}
+        return replace(self, **moved)
 
 
 def with_validation(data: Dataset, validation: int) -> Dataset:

@@ -31,7 +31,7 @@ class PermutedTasks(Dataset):
 
         parts = {field.name: getattr(self, field.name) for field in fields(Dataset)}
         changed = {name: permuted(x) for name, x in parts.items() if name.endswith("_x") and x is not None}
-        return Dataset(**(parts | changed))
+        return Dataset(**(parts | changed | {"columns": {"task": self.task(epoch)}}))
 
 
 def permuted_mnist(

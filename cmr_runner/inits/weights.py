@@ -12,11 +12,13 @@ _WITH_MATRIX = (nn.Linear, nn.modules.conv._ConvNd)
 def matrices_of(model: nn.Module) -> Iterator[Tensor]:
     """The weights of linear, convolutional and attention layers in the order of the modules, to be written in place.
 
-    A fused q, k, v weight comes as its three matrices.
+    A fused q, k, v weight comes as its three matrices. A head that is tied to an embedding is an embedding.
     """
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for module in model.modules():
         if isinstance(module, _WITH_MATRIX):
-            yield module.weight
+            if id(module.weight) not in embeddings:
+                yield module.weight
         elif isinstance(module, nn.MultiheadAttention) and module.in_proj_weight is not None:
             yield from module.in_proj_weight.chunk(3)
 

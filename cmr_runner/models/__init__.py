@@ -1,7 +1,9 @@
 """Networks."""
 
 from cmr_runner.models.cnn import CNN
+from cmr_runner.models.gpt import GPT
 from cmr_runner.models.mlp import MLP
-from cmr_runner.models.transformer import Transformer
+from cmr_runner.models.resnet import ResNet
+from cmr_runner.models.vit import ViT
 
-__all__ = ["CNN", "MLP", "Transformer"]
+__all__ = ["CNN", "GPT", "MLP", "ResNet", "ViT"]

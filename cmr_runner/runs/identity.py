@@ -40,6 +40,9 @@ INCIDENTAL = frozenset(
 # Options that older runs did not record, and the value they had: keys and groups as they stand in a document.
 ADDED: dict[str, Any] = {
     "layers@regularizer.layers": "weights",
+    "dataset.validation": 0,
+    "schedule": "constant",
+    "trainer.precision": "float32",
     "regularizer.engine.steps": None,
     "regularizer.engine.probes": None,
     "regularizer.engine.refresh": None,

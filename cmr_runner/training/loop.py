@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import isfinite, isnan, log
-from typing import Any
+from math import exp, isfinite, isnan, log
+from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from cmr_runner import checks
 from cmr_runner.data.batches import epoch_order
@@ -23,11 +24,14 @@ from cmr_runner.runs.columns import in_column_order
 from cmr_runner.spectral import NonFiniteError
 from cmr_runner.training.clipping import clip_
 from cmr_runner.training.diagnostics import Diagnostics, no_diagnostics
-from cmr_runner.training.evaluation import evaluate
+from cmr_runner.training.evaluation import evaluate, summed_loss
 from cmr_runner.training.metrics import BEFORE_TRAINING, EpochTotals, Row, spectral_figures
-from cmr_runner.training.seeding import mixed_seed
+from cmr_runner.training.schedules import constant
+from cmr_runner.training.seeding import generator, mixed_seed
 
 HOPELESS = 1e6  # times log(classes), the loss of a guess: a training loss above it counts as diverged
+PRECISIONS = ("float32", "bf16")
+LARGEST_EXPONENT = 700.0  # of a float64
 CHECK_EVERY = 64  # steps between looks for NaN: often enough to stop early, rare enough to cost nothing
 
 
@@ -66,8 +70,8 @@ class StepView:
 class Trainer:
     """Trains a model on the cross-entropy of its logits, a regulariser beside.
 
-    One step: forward, backward (g_task), regulariser (cap and mix), global clip, optimiser. Everything random in
-    epoch e comes from (seed, e), so an epoch depends on the state before it and on nothing else.
+    One step: forward, backward (g_task), regulariser (cap and mix), global clip, optimiser, schedule. Everything
+    random in epoch e comes from (seed, e), so an epoch depends on the state before it and on nothing else.
     """
 
     def __init__(
@@ -77,23 +81,30 @@ class Trainer:
         data: Dataset,
         regularizer: Regularizer,
         optimizer: Optimizer,
+        schedule: LRScheduler | None = None,
         seed: int,
         epochs: int = 5,
         batch_size: int = 64,
         clip_norm: float = 5.0,
         diagnostics: bool = False,
+        precision: Literal["float32", "bf16"] = "float32",
         ranks: Ranks | None = None,
     ) -> None:
         checks.integer("epochs", epochs, least=1)
         checks.integer("batch_size", batch_size, least=1)
         checks.boolean("diagnostics", diagnostics)
         checks.number("clip_norm", clip_norm, above=0, finite=False)  # inf: no clip
+        checks.one_of("precision", precision, PRECISIONS)
         self.model, self.data, self.regularizer, self.optimizer = model, data, regularizer, optimizer
+        self.schedule = schedule if schedule is not None else constant(optimizer, 0)
+        self.precision = precision
         self.seed, self.epochs, self.batch_size, self.clip_norm = seed, epochs, batch_size, clip_norm
         self.device = next(model.parameters()).device
         self.ranks = ranks if ranks is not None else Ranks()
         regularizer.divide_over(self.ranks)
         self.diagnose = Diagnostics(model, data) if diagnostics else no_diagnostics
+        self.now = data  # what the epoch trains on and is tested on
+        self.lr = optimizer.param_groups[0]["lr"]  # of the last step
         self.epoch = -1  # the last finished one; 0 is the state before training
         self.step = 0
         self.trouble: str | None = None  # what went bad in the last finished epoch
@@ -117,6 +128,7 @@ class Trainer:
         if self.epoch < 0:
             began = time.perf_counter()
             self.epoch = 0
+            self.now = self.data.at_epoch(0)
             yield self._epoch(BEFORE_TRAINING, began, 0.0)
         while not self.trouble and self.epoch < self.epochs:
             began = time.perf_counter()
@@ -145,7 +157,10 @@ class Trainer:
     ) -> tuple[str | None, float]:
         """One pass over the data: (what went bad or None, seconds spent in the regulariser)."""
         model, regularizer, optimizer, ranks = self.model, self.regularizer, self.optimizer, self.ranks
-        x, y = self.data.train_x, self.data.train_y
+        self.now = self.data.at_epoch(epoch)
+        x, y, augmentation = self.now.train_x, self.now.train_y, self.now.augmentation
+        labels = y[0].numel()  # of one example
+        chance = generator(self.seed, "augmentation", epoch)
         parameters = [p for p in model.parameters() if p.requires_grad]
         torch.manual_seed(mixed_seed(self.seed, "epoch", epoch))  # dropout and the like
         batches = epoch_order(len(y), self.seed, epoch).to(self.device).split(self.batch_size)
@@ -160,8 +175,13 @@ class Trainer:
             regularizer.start()
             t1 = clock()
             mine = ranks.share(batch)
+            inputs = x[mine]
+            if augmentation is not None:
+                inputs = augmentation.change(inputs, ranks.share(augmentation.draw(len(batch), chance)))
+            with self._precision():
+                logits = network(inputs)
             # This process's part of the mean over the batch; the parts add up to it.
-            loss = cross_entropy(network(x[mine]), y[mine], reduction="sum") / len(batch)
+            loss = summed_loss(logits, y[mine]) / (len(batch) * labels)
             (loss * ranks.size).backward()
             t2 = clock()
             try:
@@ -170,7 +190,9 @@ class Trainer:
                 return f"epoch {epoch}, step {number}: {error}", spectral_seconds
             spectral_seconds += (t1 - t0) + (clock() - t2)
             norm = clip_(parameters, self.clip_norm)
+            self.lr = optimizer.param_groups[0]["lr"]
             optimizer.step()
+            self.schedule.step()
             self.step += 1
             totals.add(loss.detach(), norm, norm > self.clip_norm, regularizer)
             if on_step is not None:
@@ -182,8 +204,13 @@ class Trainer:
             return f"epoch {epoch}: the loss or a gradient norm is not finite", spectral_seconds
         return None, spectral_seconds
 
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        """Around the forward alone: the loss, the spectra and the evaluation are computed in float32 or better."""
+        if self.precision == "float32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
     def _epoch(self, means: Row, began: float, spectral_seconds: float) -> Epoch:
-        test_loss, test_accuracy = evaluate(self.model, self.data.test_x, self.data.test_y)
         over_layers, layers, spectra = spectral_figures(self.regularizer)
         network, per_layer = self.diagnose()
         number = {"epoch": self.epoch}
@@ -191,11 +218,12 @@ class Trainer:
             **number,
             "step": self.step,
             **means,
-            "test_loss": test_loss,
-            "test_accuracy": test_accuracy,
+            **self._evaluation(),
             **over_layers,
             "seconds": time.perf_counter() - began,
             "spectral_seconds": spectral_seconds,
+            "lr": self.lr,
+            **self.now.columns,
             **self.regularizer.epoch_columns(),
             **network,
         }
@@ -205,6 +233,19 @@ class Trainer:
             [number | row | per_layer.get(row["layer"], {}) for row in layers],
             [number | row for row in spectra],
         )
+
+    def _evaluation(self) -> Row:
+        """Loss and accuracy on the test and on the validation part, and of text the perplexity."""
+        parts = {"test": (self.now.test_x, self.now.test_y), "val": (self.now.val_x, self.now.val_y)}
+        row: Row = {}
+        for part, (x, y) in parts.items():
+            if x is None or y is None:
+                continue
+            loss, accuracy = evaluate(self.model, x, y)
+            row |= {f"{part}_loss": loss, f"{part}_accuracy": accuracy}
+            if self.now.is_text:
+                row[f"{part}_perplexity"] = exp(min(loss, LARGEST_EXPONENT))
+        return row
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state after the last yielded epoch. No RNG state: each epoch seeds its own.
@@ -217,6 +258,7 @@ class Trainer:
             "trouble": self.trouble,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
             "regularizers": self.ranks.gather(self.regularizer.state_dict()),
         }
 
@@ -226,6 +268,7 @@ class Trainer:
             raise OtherProcesses(f"the checkpoint needs {saved_by} processes, got {self.ranks.size}")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
         self.regularizer.load_state_dict(state["regularizers"][self.ranks.rank])
         self.epoch, self.step, self.trouble = state["epoch"], state["step"], state["trouble"]
 

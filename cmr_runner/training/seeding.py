@@ -12,5 +12,5 @@ def mixed_seed(seed: int, purpose: str, index: int = 0) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0])
 
 
-def generator(seed: int, purpose: str) -> torch.Generator:
-    return torch.Generator().manual_seed(mixed_seed(seed, purpose))
+def generator(seed: int, purpose: str, index: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(mixed_seed(seed, purpose, index))

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from cmr_runner.commands.analyze import main
-from cmr_runner.models import CNN, MLP, Transformer
+from cmr_runner.models import CNN, MLP, ViT
 from cmr_runner.regularizers import LayerRule, Orthogonal, SpectralNorm, analyze
 
 MODELS = {
     "mlp": lambda: MLP((1, 8, 8), 10, depth=3, width=12),
     "cnn": lambda: CNN((1, 8, 8), 10, channels=[4, 6]),
-    "transformer": lambda: Transformer((1, 8, 8), 10, depth=1, width=16, heads=2),
+    "transformer": lambda: ViT((1, 8, 8), 10, depth=1, width=16, heads=2),
 }
 
 

@@ -7,13 +7,13 @@ import torch
 from torch import Generator, nn
 
 from cmr_runner.inits import checkpoint_, glorot_uniform_, kaiming_normal_, orthogonal_, prescribed_kappa_, rescaled_
-from cmr_runner.models import CNN, MLP, Transformer
+from cmr_runner.models import CNN, MLP, ViT
 from cmr_runner.regularizers import analyze
 
 MODELS = {
     "mlp": lambda: MLP((1, 8, 8), 10, depth=4, width=24),
     "cnn": lambda: CNN((1, 8, 8), 10, channels=[6, 8]),
-    "transformer": lambda: Transformer((1, 8, 8), 10, depth=2, width=16),
+    "transformer": lambda: ViT((1, 8, 8), 10, depth=2, width=16),
 }
 INITS = {
     "glorot_uniform": (glorot_uniform_, {}),

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from cmr_runner.models import CNN, MLP, Transformer
+from cmr_runner.models import CNN, MLP, ViT
 from cmr_runner.regularizers import CMR, analyze
 
 
@@ -14,7 +14,7 @@ def test_mlp_is_the_papers_network() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 28, 28)])
-@pytest.mark.parametrize("model_class", [MLP, CNN, Transformer])
+@pytest.mark.parametrize("model_class", [MLP, CNN, ViT])
 def test_every_model_maps_images_to_logits_and_takes_the_penalty(model_class: type, shape: tuple[int, ...]) -> None:
     model = model_class(shape, 7)
     logits = model(torch.randn(5, *shape))
@@ -25,7 +25,7 @@ def test_every_model_maps_images_to_logits_and_takes_the_penalty(model_class: ty
 
 
 def test_transformer_layers_are_its_matrices_with_attention_split() -> None:
-    model = Transformer((1, 8, 8), 10, depth=1, width=16, heads=2)
+    model = ViT((1, 8, 8), 10, depth=1, width=16, heads=2)
     assert analyze(model)["layer"].tolist() == [
         "embedding.weight",
         *[f"encoder.layers.0.self_attn.in_proj_weight.{part}" for part in "qkv"],
@@ -37,7 +37,7 @@ def test_transformer_layers_are_its_matrices_with_attention_split() -> None:
 
 
 def test_transformer_sees_where_a_patch_is() -> None:
-    model = Transformer((1, 8, 8), 10, depth=1, width=16, heads=2).eval()
+    model = ViT((1, 8, 8), 10, depth=1, width=16, heads=2).eval()
     with torch.no_grad():
         model.position.normal_()
         image = torch.randn(1, 1, 8, 8)
@@ -54,10 +54,10 @@ def test_transformer_sees_where_a_patch_is() -> None:
         (MLP, (64,), {"activation": "sin"}, "^activation must be one of tanh, .* got 'sin'"),
         (CNN, (64,), {}, r"^it needs images \(channels, height, width\), the data set has \(64,\)"),
         (CNN, (1, 8, 8), {"channels": []}, r"^channels must be a list of at least one size, got \[\]"),
-        (Transformer, (64,), {}, "^it needs images"),
-        (Transformer, (1, 8, 8), {"patch": 3}, "^patch must be a divisor of the image, 8 × 8, got 3"),
-        (Transformer, (1, 8, 8), {"heads": 5}, "^heads must be a divisor of width, 64, got 5"),
-        (Transformer, (1, 8, 8), {"dropout": 1}, r"^dropout must be in \[0, 1\), got 1"),
+        (ViT, (64,), {}, "^it needs images"),
+        (ViT, (1, 8, 8), {"patch": 3}, "^patch must be a divisor of the image, 8 × 8, got 3"),
+        (ViT, (1, 8, 8), {"heads": 5}, "^heads must be a divisor of width, 64, got 5"),
+        (ViT, (1, 8, 8), {"dropout": 1}, r"^dropout must be in \[0, 1\), got 1"),
     ],
 )
 def test_senseless_settings_are_refused(

@@ -15,7 +15,7 @@ from cmr_runner import regularizers
 from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.synthetic import synthetic
 from cmr_runner.inits import glorot_uniform_
-from cmr_runner.models import MLP, Transformer
+from cmr_runner.models import MLP, ViT
 from cmr_runner.runs.columns import METRICS_COLUMNS
 from cmr_runner.training.clipping import clip_
 from cmr_runner.training.loop import Diverged, Epoch, Interrupted, Trainer
@@ -52,7 +52,7 @@ def trainer(
 ) -> Trainer:
     torch.manual_seed(0)
     network = MLP((1, 8, 8), 10, depth=4, width=16)
-    made = network if model == "mlp" else Transformer((1, 8, 8), 10, depth=1, width=16, heads=2, dropout=0.3)
+    made = network if model == "mlp" else ViT((1, 8, 8), 10, depth=1, width=16, heads=2, dropout=0.3)
     glorot_uniform_(made, torch.Generator().manual_seed(0))
     keys = {"lam": 0.05} | (keys or {}) if regularizer in NEED_LAM else keys or {}
     penalty = REGULARIZERS[regularizer](made, steps_per_epoch=3, seed=0, **keys)

@@ -1,4 +1,4 @@
-"""A small transformer over image patches."""
+"""A transformer over image patches."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from cmr_runner.checks import integer, number, require
 from cmr_runner.models.shapes import depth_of, image_shape, width_of
 
 
-class Transformer(nn.Module):
+class ViT(nn.Module):
     """Patches -> linear embedding plus learned position -> torch's pre-norm encoder -> mean over patches -> linear.
 
     A block's matrices: q, k, v (fused by torch, regularised apart), the attention's output, and two of its MLP.
@@ -27,16 +27,13 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         channels, height, breadth = image_shape(input_shape)
-        self.patch = patch_of(patch, height, breadth)
-        check_heads(heads, width)
-        number("dropout", dropout, least=0, below=1)
-        self.embedding = nn.Linear(channels * patch * patch, width)
-        # The leading 1 makes it a row, not a matrix: no layer rule takes it for a weight.
-        self.position = nn.Parameter(0.02 * torch.randn(1, (height // patch) * (breadth // patch), width))
-        block = nn.TransformerEncoderLayer(
-            width, heads, 4 * width, dropout, activation="gelu", batch_first=True, norm_first=True
-        )
-        self.encoder = nn.TransformerEncoder(block, depth_of("depth", depth), enable_nested_tensor=False)
+        integer("patch", patch, least=1)
+        divides = height % patch == 0 and breadth % patch == 0
+        require("patch", patch, divides, f"a divisor of the image, {height} × {breadth}")
+        self.patch = patch
+        self.embedding = nn.Linear(channels * patch * patch, width_of("width", width))
+        self.position = positions((height // patch) * (breadth // patch), width)
+        self.encoder = encoder(depth, width, heads, dropout)
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_classes)
 
@@ -46,15 +43,18 @@ class Transformer(nn.Module):
         return self.head(self.norm(z).mean(1))  # (B, classes)
 
 
-def patch_of(patch: int, height: int, breadth: int) -> int:
-    integer("patch", patch, least=1)
-    require(
-        "patch", patch, height % patch == 0 and breadth % patch == 0, f"a divisor of the image, {height} × {breadth}"
-    )
-    return patch
-
-
-def check_heads(heads: int, width: int) -> None:
+def encoder(depth: int, width: int, heads: int, dropout: float) -> nn.TransformerEncoder:
+    """torch's pre-norm blocks with GELU and an MLP of four times the width."""
     width_of("width", width)
     integer("heads", heads, least=1)
     require("heads", heads, width % heads == 0, f"a divisor of width, {width}")
+    number("dropout", dropout, least=0, below=1)
+    block = nn.TransformerEncoderLayer(
+        width, heads, 4 * width, dropout, activation="gelu", batch_first=True, norm_first=True
+    )
+    return nn.TransformerEncoder(block, depth_of("depth", depth), enable_nested_tensor=False)
+
+
+def positions(count: int, width: int) -> nn.Parameter:
+    # The leading 1 makes it a row, not a matrix: no layer rule takes it for a weight.
+    return nn.Parameter(0.02 * torch.randn(1, count, width))
