@@ -8,7 +8,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+
+from cmr_runner.commands.construction import check_groups
 
 CONF = Path(__file__).parents[1] / "conf"
 SEEDS_3, SEEDS_2 = "012", "01"
@@ -48,6 +50,8 @@ EXPERIMENTS = {
     "prescribed_kappa": (2 * 3, {"regularizer": {"none", "cmr"}, "seed": set(SEEDS_3)}),
 }
 
+BEYOND = ("cifar_plain", "cifar_resnet", "cifar_vit", "char_gpt", "plasticity")
+
 
 def composed(*overrides: str, hydra_too: bool = False) -> DictConfig:
     with initialize_config_dir(str(CONF), version_base="1.3"):
@@ -62,10 +66,6 @@ def jobs(experiment: str) -> list[list[str]]:
     return [list(job) for job in batch]
 
 
-def test_every_experiment_file_is_listed_here() -> None:
-    assert {path.stem for path in (CONF / "experiment").glob("*.yaml")} == EXPERIMENTS.keys()
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiment_makes_the_right_jobs(name: str) -> None:
     count, values = EXPERIMENTS[name]
@@ -76,17 +76,34 @@ def test_experiment_makes_the_right_jobs(name: str) -> None:
         assert {part.partition("=")[2] for job in found for part in job if part.startswith(f"{key}=")} == expected
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_first_and_last_job_compose(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
+def test_first_and_last_job_compose_and_their_values_fit(name: str) -> None:
     found = jobs(name)
     first, last = (composed(f"experiment={name}", *job) for job in (found[0], found[-1]))
     assert first != last
-    assert first.dataset._target_ == "cmr_runner.data.mnist.mnist"
+    for cfg in (first, last):
+        check_groups(cfg)
 
 
-def test_rivals_run_every_regularizer_there_is() -> None:
-    run = {part.partition("=")[2] for job in jobs("rivals") for part in job if part.startswith("regularizer=")}
-    assert run == {path.stem for path in (CONF / "regularizer").glob("*.yaml")}
+def swept(name: str, key: str) -> list[str]:
+    return str(composed(f"experiment={name}", hydra_too=True).hydra.sweeper.params[key]).split(",")
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_an_experiment_beyond_the_paper_chooses_lambda_on_validation(name: str) -> None:
+    tuning = composed(f"experiment={name}_tune", hydra_too=True)
+    # Text has a validation part of its own.
+    assert tuning.dataset.get("validation") or name == "char_gpt"
+    tuned = {path.stem: OmegaConf.load(path) for path in (CONF / "regularizer" / name).glob("*.yaml")}
+    assert set(swept(f"{name}_tune", "regularizer")) == tuned.keys()
+    assert {f"{name}/{method}" for method in tuned} <= set(swept(name, "regularizer"))
+    values = {float(value) for value in swept(f"{name}_tune", "regularizer.lam")}
+    for method, node in tuned.items():
+        assert node.keys() == {"defaults", "lam", "warmup"}
+        assert node.defaults[0] == f"/regularizer/{method}@_here_"
+        assert node.lam in values
+        assert node.warmup == tuning.hydra.sweeper.params["regularizer.warmup"]
+    assert swept(name, "seed") == ["0", "1", "2"]
 
 
 def test_experiments_are_deltas_only() -> None:

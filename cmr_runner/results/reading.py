@@ -93,7 +93,8 @@ class Run:
 
     @property
     def method(self) -> str:
-        return self.choices.get("regularizer", "none")
+        """The regulariser; one that an experiment tuned (`cifar_plain/cmr`) is still the same method."""
+        return self.choices.get("regularizer", "none").rpartition("/")[2]
 
     @property
     def seed(self) -> Any:
