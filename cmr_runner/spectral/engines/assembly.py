@@ -49,25 +49,38 @@ def all_traces(traces: Tensor, norm: Normalisation) -> Tensor:
 
 
 class Slopes(NamedTuple):
-    """∇ = W p(Ĝ) + Σ_edges coefficient · u vᵀ with p = Σ_k h_k T_k'."""
+    """α₂∇ρ_moment = W p(Ĝ) + Σ_edges σ · through · u vᵀ with p = Σ_k h_k T_k'."""
 
     h: Tensor  # (B, K+1)
-    edge: Tensor  # (B, 2)
+    through: Tensor  # (B, 2): what reaches the edges through c and d
 
 
-def slopes(sigma: Tensor, traces: Tensor, norm: Normalisation, spec: PenaltySpec, s: Tensor) -> Slopes:
-    """h_k = α₂ (2/(n d)) 2 w_k s_k; at the edges α₁ ∂ρ_cond/∂σ − ½ σ (tr p ± tr Ĝp), the second trace only if d > ε.
+def slopes(traces: Tensor, norm: Normalisation, spec: PenaltySpec, s: Tensor) -> Slopes:
+    """h_k = α₂ (2/(n d)) 2 w_k s_k; through c and d −½ (tr p ± tr Ĝp), the second trace only if d > ε.
 
-    `sigma` (B, 2) are the edges, `traces` of all n eigenvalues; `s` holds the moments that weigh the slopes.
+    `traces` are of all n eigenvalues; `s` holds the moments that weigh the slopes.
     """
-    sigma, K = sigma.double(), spec.K
+    K = spec.K
     h = torch.zeros_like(traces)
     h[:, 3:] = spec.alpha2 * (4 / (norm.n * norm.d)).unsqueeze(-1) * spec.w.to(s) * s[:, 3:]
     tr_p = (h @ derivative_coefficients(K).to(h) * traces).sum(-1)
     tr_xp = (h @ scaled_derivative_coefficients(K).to(h) * traces).sum(-1)
     tr_xp = torch.where(norm.at_floor, 0, tr_xp)
-    through_c_and_d = -0.5 * torch.stack([tr_p + tr_xp, torch.zeros_like(tr_p) if norm.zeros else tr_p - tr_xp], -1)
-    return Slopes(h, spec.alpha1 * rho_cond_slopes(sigma, spec.eps) + sigma * through_c_and_d)
+    return Slopes(h, -0.5 * torch.stack([tr_p + tr_xp, torch.zeros_like(tr_p) if norm.zeros else tr_p - tr_xp], -1))
+
+
+class MomentTerm(NamedTuple):
+    """What is known of α₂ρ_moment beside the part of its gradient that is not at the edges."""
+
+    s: Tensor  # (B, K+1) moments
+    rho: Tensor  # (B,) ρ_moment
+    through: Tensor  # (B, 2) see Slopes
+
+
+def edge_slopes(sigma: Tensor, through: Tensor, spec: PenaltySpec) -> Tensor:
+    """What multiplies u vᵀ at the edges σ (B, 2): α₁ ∂ρ_cond/∂σ + σ · through, float64."""
+    sigma = sigma.double()
+    return spec.alpha1 * rho_cond_slopes(sigma, spec.eps) + sigma * through
 
 
 def add_edge_terms_(gradient: Tensor, edges: Edges, coefficient: Tensor) -> Tensor:

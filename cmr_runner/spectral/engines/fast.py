@@ -10,9 +10,11 @@ from torch import Tensor
 from cmr_runner.checks import integer
 from cmr_runner.spectral.decomposition import check_finite, working
 from cmr_runner.spectral.engines.assembly import (
+    MomentTerm,
     add_edge_terms_,
     all_traces,
     assembled,
+    edge_slopes,
     normalisation,
     polynomial_moments,
     slopes,
@@ -89,11 +91,19 @@ def penalty_from_edges(
     `out`, of W's shape, holds the gradient then.
     """
     out = torch.empty_like(W) if out is None else out
+    found = moments_by_products(W, G, edges, spec, out)
+    tall_out = out if W.shape[1] >= W.shape[2] else out.mT
+    add_edge_terms_(tall_out, edges, edge_slopes(edges.sigma, found.through, spec))
+    return assembled(edges, found.s, found.rho, out, spec)
+
+
+def moments_by_products(W: Tensor, G: Tensor, edges: Edges, spec: PenaltySpec, out: Tensor) -> MomentTerm:
+    """The moment term of W (B, m, n), its gradient but for the edges in `out`; G is used up."""
     tall, tall_out = (W, out) if W.shape[1] >= W.shape[2] else (W.mT, out.mT)
     norm = normalisation(edges, (W.shape[1], W.shape[2]), spec)
     powers = interior(tall, normalised_gram_(G, norm.c.to(G), norm.d.to(G)), norm.c, norm.d, spec.K)
     traces = all_traces(powers.traces, norm)
-    s, moment = polynomial_moments(traces, norm, spec)
-    slope = slopes(edges.sigma, traces, norm, spec, s)
-    add_edge_terms_(gradient_product(tall, powers, slope.h, out=tall_out), edges, slope.edge)
-    return assembled(edges, s, moment, out, spec)
+    s, rho = polynomial_moments(traces, norm, spec)
+    slope = slopes(traces, norm, spec, s)
+    gradient_product(tall, powers, slope.h, out=tall_out)
+    return MomentTerm(s, rho, slope.through)

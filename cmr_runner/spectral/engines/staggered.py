@@ -12,19 +12,20 @@ import torch
 from torch import Tensor
 
 from cmr_runner.checks import integer
-from cmr_runner.spectral.condition import rho_cond, rho_cond_slopes
+from cmr_runner.spectral.condition import rho_cond
 from cmr_runner.spectral.decomposition import check_finite, working
-from cmr_runner.spectral.engines.chunks import chunk_bounds, replaced, shared_workers
+from cmr_runner.spectral.engines.assembly import edge_slopes
+from cmr_runner.spectral.engines.chunks import chunk_bounds, shared_workers
 from cmr_runner.spectral.engines.edges import Edges, replaced_edges, sharp_edges, weight_edges
 from cmr_runner.spectral.engines.exact import exact_with_edges
-from cmr_runner.spectral.engines.fast import penalty_from_edges, too_narrow
+from cmr_runner.spectral.engines.fast import moments_by_products, too_narrow
 from cmr_runner.spectral.engines.probes import signs
 from cmr_runner.spectral.engines.randomness import generator_for
-from cmr_runner.spectral.engines.stochastic import LONGER, PROBES, sampled_penalty
+from cmr_runner.spectral.engines.stochastic import LONGER, PROBES, moments_by_probes
 from cmr_runner.spectral.engines.warm_start import NOISE
 from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
 
-STEPS = 6
+STEPS = 8
 REFRESH = 8
 SMALL_SIDE = 32  # up to it all of the spectrum costs less than its edges
 PRODUCT_WORK = 2 * 512**3  # of m·n·min(m, n): up to it moments come from products, beyond from random probes
@@ -37,10 +38,10 @@ class Held:
 
     evaluations: int
     V: Tensor  # (B, 2, r) v_max and v_min on the short side
-    sigma: Tensor  # (B, 2) as last found
     moments: Tensor  # (B, K+1) float64, this and what follows as of each layer's last turn
     rho_moment: Tensor  # (B,) float64
-    dense: Tensor | None  # (B, m, n) α₂∇ρ_moment; None with α₂ = 0
+    through: Tensor  # (B, 2) float64, what of α₂∇ρ_moment falls on the edges: σ · through · u vᵀ
+    dense: Tensor | None  # (B, m, n) the rest of it; None with α₂ = 0
     square: Tensor  # (B,) float64 ‖dense‖²
 
     def fits(self, W: Tensor, spec: PenaltySpec) -> bool:
@@ -50,15 +51,18 @@ class Held:
 
 
 class StaggeredEngine:
-    """∇ρ_cond fresh at every step, ∇ρ_moment fresh for every layer once in `refresh` steps and held between.
+    """What acts on the edges fresh at every step, what acts between them once in `refresh` steps and held meanwhile.
 
-    ρ_cond acts on two directions that move with every step; ρ_moment is a smooth function of the whole spectrum, which
-    hardly changes from step to step and costs all the large products. Layers take turns, so every step costs the same.
+    The edges are two directions that move with every step: all of ∇ρ_cond falls on them, and the part of ∇ρ_moment that
+    comes through c and d. The rest, W p(Ĝ), is a smooth function of the whole spectrum, which hardly changes from step
+    to step and costs all the large products. So it is held, and p's traces with it, which weigh the edges' part; held
+    as a whole, ∇ρ_moment would press on two directions that are no edges any more. Layers take turns, so every step
+    costs the same.
 
     - Edges: `steps` Lanczos steps on W itself from the last step's vectors; where they fail their check, again with
       four times as many; where the low edge is not known well enough for ρ_cond, sharpened as `fast` does it.
     - Moments: by products as in `fast`, by two blocks of `probes` as in `stochastic` where products are too slow.
-    - A short side of up to 32: all singular values at every step, from the Gram matrix in float64.
+    - A short side of up to 32: edges from all singular values, by the Gram matrix in float64.
     """
 
     name = "staggered"
@@ -88,40 +92,34 @@ class StaggeredEngine:
             noise = torch.randn(len(A), r, generator=generator_for(self.seed, group, step)).mul_(NOISE / r**0.5)
             start += noise.to(A)
 
-        held.sigma = sigma = held.sigma.clone()  # an earlier step's result keeps its own
-
         def piece(i: int, j: int) -> Part:
             """Layers i to j: their edges, and the moments of those whose turn it is."""
-            if not spec.alpha1:  # then the edges are wanted for the moments alone
-                i, j = max(i, due[0]), min(j, due[1])
-            if i >= j:
-                return Part()
             tall = A[i:j] if A.shape[1] >= A.shape[2] else A[i:j].mT
             edges, fallbacks = edges_of(tall, start[i:j], steps, spec)
-            held.V[i:j], sigma[i:j] = edges.V, edges.sigma
+            held.V[i:j] = edges.V
             a, b = max(i, due[0]), min(j, due[1])
             if a < b and spec.alpha2:
                 own = Edges(*(field[a - i : b - i] for field in edges))
-                fallbacks += self._refresh(
-                    A[a:b], own, spec, held, a, partial(generator_for, self.seed, f"{group}#{a}", step)
-                )
-            return Part(*factors(A[i:j], edges, spec, held, i), fallbacks) if spec.alpha1 else Part(fallbacks=fallbacks)
+                draws = partial(generator_for, self.seed, f"{group}#{a}", step)
+                fallbacks += self._refresh(A[a:b], own, spec, held, a, draws)
+            return Part(edges.sigma, *factors(A[i:j], edges, spec, held, i), fallbacks)
 
         parts = shared_workers().map([partial(piece, i, j) for i, j in chunk_bounds(A, CHUNK_ENTRIES)])
-        cond = rho_cond(held.sigma.double(), spec.eps)
+        sigma, left, right, norm = (torch.cat(tensors) for tensors in list(zip(*parts, strict=True))[:4])
+        cond = rho_cond(sigma.double(), spec.eps)
         found = LayerPenalty(
             value=spec.alpha1 * cond + (spec.alpha2 * held.rho_moment if spec.alpha2 else 0),
             dense=held.dense,
-            left=torch.cat([part.left for part in parts]) if spec.alpha1 else None,
-            right=torch.cat([part.right for part in parts]) if spec.alpha1 else None,
-            norm=torch.cat([part.norm for part in parts]) if spec.alpha1 else held.square.sqrt(),
+            left=left,
+            right=right,
+            norm=norm,
             kept=True,
             fallbacks=sum(part.fallbacks for part in parts),
             rho_cond=cond,
-            rho_moment=held.rho_moment.clone(),
+            rho_moment=held.rho_moment.clone(),  # an earlier step's result keeps its numbers
             moments=held.moments.clone(),
-            sigma_max=held.sigma[:, 0],
-            sigma_min=held.sigma[:, 1],
+            sigma_max=sigma[:, 0],
+            sigma_min=sigma[:, 1],
         )
         return found if W.dtype == A.dtype else found.to(W.dtype)
 
@@ -141,34 +139,28 @@ class StaggeredEngine:
         spec: PenaltySpec,
         held: Held,
         first: int,
-        generator: Callable[[], torch.Generator],
+        draws: Callable[[], torch.Generator],
     ) -> int:
-        """Moments and α₂∇ρ_moment of W (b, m, n), into what is held from layer `first` on; how many by `exact`."""
-        spec = replace(spec, alpha1=0.0)
+        """The moment term of W (b, m, n), into what is held from layer `first` on; how many were left to `exact`."""
         place = slice(first, first + len(W))
         assert held.dense is not None
         out = held.dense[place]
-        fallbacks = 0
-        if min(W.shape[1:]) <= SMALL_SIDE:
-            found = exact_with_edges(W, spec)[0]
-        elif by_products((W.shape[1], W.shape[2])):
+        refused = torch.zeros(0)
+        if by_products((W.shape[1], W.shape[2])):
             tall = W if W.shape[1] >= W.shape[2] else W.mT
+            found = moments_by_products(W, torch.bmm(tall.mT, tall), edges, spec, out)
             refused = ~edges.accepted | too_narrow(edges)
-            if refused.all():
-                found = exact_with_edges(W, spec)[0]
-            else:
-                found = penalty_from_edges(W, torch.bmm(tall.mT, tall), edges, spec, out)
-                if refused.any():
-                    found = replaced(found, refused, exact_with_edges(W[refused], spec)[0])
-            fallbacks = int(refused.sum())
         else:
-            Z = signs((len(W), 2 * self.probes, min(W.shape[1:])), generator()).to(W)
-            found = sampled_penalty(W, Z, edges, spec, out)
-        if found.dense is not out:
-            out.copy_(found.gradient)
+            Z = signs((len(W), 2 * self.probes, min(W.shape[1:])), draws()).to(W)
+            found = moments_by_probes(W, Z, edges, spec, out)
+        if refused.any():  # then there are no edges to speak of: the whole gradient is held
+            exact = exact_with_edges(W[refused], replace(spec, alpha1=0.0))[0]
+            out[refused] = exact.gradient
+            found.s[refused], found.rho[refused] = exact.moments.to(found.s), exact.rho_moment.to(found.rho)
+            found.through[refused] = 0
+        held.moments[place], held.rho_moment[place], held.through[place] = found
         held.square[place] = torch.linalg.vector_norm(out, dim=(-2, -1)).double().square()
-        held.moments[place], held.rho_moment[place] = found.moments, found.rho_moment
-        return fallbacks
+        return int(refused.sum())
 
     def state_dict(self) -> dict[str, Any]:
         return {"seed": self.seed, "groups": {group: asdict(held) for group, held in self._held.items()}}
@@ -179,12 +171,13 @@ class StaggeredEngine:
 
 
 class Part(NamedTuple):
-    """Of a piece of a group: ∇ρ_cond as factors, the norm of the whole gradient, and what had to be done otherwise."""
+    """Of a piece of a group: edges, their part of the gradient as factors, the norm of all of it."""
 
-    left: Tensor = torch.empty(0)
-    right: Tensor = torch.empty(0)
-    norm: Tensor = torch.empty(0)
-    fallbacks: int = 0
+    sigma: Tensor  # (b, 2)
+    left: Tensor  # (b, m, 2)
+    right: Tensor  # (b, 2, n)
+    norm: Tensor  # (b,)
+    fallbacks: int
 
 
 def by_products(shape: tuple[int, int]) -> bool:
@@ -198,9 +191,9 @@ def nothing_held(W: Tensor, spec: PenaltySpec) -> Held:
     return Held(
         evaluations=0,
         V=W.new_zeros(B, 2, r),
-        sigma=W.new_full((B, 2), torch.nan),
         moments=unknown,
         rho_moment=unknown[:, 0].clone(),
+        through=W.new_zeros(B, 2, dtype=torch.float64),
         dense=torch.empty_like(W, memory_format=torch.contiguous_format) if spec.alpha2 else None,
         square=W.new_zeros(B, dtype=torch.float64),
     )
@@ -221,15 +214,15 @@ def edges_of(W: Tensor, start: Tensor, steps: int, spec: PenaltySpec) -> tuple[E
 
 
 def factors(W: Tensor, edges: Edges, spec: PenaltySpec, held: Held, first: int) -> tuple[Tensor, Tensor, Tensor]:
-    """α₁∇ρ_cond = left @ right of W (b, m, n), and ‖left @ right + dense‖ with what is held from layer `first` on."""
+    """What falls on the edges of W (b, m, n) as left @ right, and the norm of all; W begins at layer `first`."""
+    place = slice(first, first + len(W))
     pairs = min(2, *W.shape[1:])  # a matrix of one row or column has but one
-    coefficient = spec.alpha1 * rho_cond_slopes(edges.sigma[:, :pairs].double(), spec.eps)  # (b, pairs)
+    coefficient = edge_slopes(edges.sigma[:, :pairs], held.through[place, :pairs], spec)
     U, V = edges.U[:, :pairs] * coefficient.to(W).unsqueeze(-1), edges.V[:, :pairs]
     left, right = (U.mT, V) if W.shape[1] >= W.shape[2] else (V.mT, U)
     # The pairs are orthonormal, so ‖left @ right‖² is that of the coefficients.
     square = coefficient.square().sum(-1)
     if held.dense is not None:
-        place = slice(first, first + len(W))
         across = torch.bmm(right, held.dense[place].mT)  # (b, 2, m): a product of rows, the quick way round
         square = square + held.square[place] + 2 * (left.mT * across).sum((-2, -1)).double()
     return left, right, square.clamp_min(0).sqrt().to(W)
