@@ -3,7 +3,7 @@
 # environment first, so that it is one command on a fresh clone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python -m pip install --quiet -c constraints.txt -e '.[dev,integrations]'
+python -m pip install --quiet -c constraints.txt -e '.[dev,integrations,submitit,ray,tensorboard,mlflow,wandb]'
 ruff check .
 ruff format --check .
 mypy

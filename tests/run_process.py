@@ -40,8 +40,8 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", **extra}
 
 
-def start(cwd: Path, *words: str) -> subprocess.Popen[str]:
-    return _process(command(*words), cwd)
+def start(cwd: Path, *words: str, **extra: str) -> subprocess.Popen[str]:
+    return _process(command(*words), cwd, **extra)
 
 
 class Instant(NamedTuple):
@@ -67,9 +67,9 @@ def thaw(process: subprocess.Popen[str]) -> tuple[str, str]:
     return process.communicate(timeout=PATIENCE)
 
 
-def _process(words: list[str], cwd: Path) -> subprocess.Popen[str]:
+def _process(words: list[str], cwd: Path, **extra: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        words, cwd=cwd, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words, cwd=cwd, env=environment(**extra), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
@@ -131,6 +131,18 @@ def results(directory: Path) -> dict[str, object]:
 def untimed(text: str) -> list[dict[str, str]]:
     rows = list(csv.DictReader(io.StringIO(text)))
     return [{key: cell for key, cell in row.items() if key not in TIME_COLUMNS} for row in rows]
+
+
+def by_name(root: Path) -> dict[str, dict[str, object]]:
+    return {directory.name: results(directory) for directory in directories(root)}
+
+
+def table(output: str) -> dict[int, str]:
+    """Job number → outcome, from the table that ends a sweep."""
+    lines = output[output.rindex("job  outcome") :].splitlines()[1:]
+    return {
+        int(line.split()[0]): line.split()[1] for line in lines if line.split()[0].isdigit() and "jobs:" not in line
+    }
 
 
 def when(process: subprocess.Popen[str], condition: Callable[[], bool], pause: float = 0.01) -> bool:

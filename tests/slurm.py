@@ -13,11 +13,11 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
-PATIENCE = 60.0  # seconds until a daemon that should have acted is given up
+PATIENCE = 180.0  # seconds until a daemon that should have acted is given up
 CPUS = 2
 
 
@@ -46,6 +46,24 @@ class Slurm:
         )
         return done.stdout
 
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for `condition`; with the daemons' last words where it does not come."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                if condition():
+                    return
+            time.sleep(0.05)
+        logs = "\n".join(f"{path.name}:\n{path.read_text()[-2000:]}" for path in self.directory.glob("*.log"))
+        raise RuntimeError(f"waited {PATIENCE} s for Slurm:\n{logs}")
+
+    def clear(self) -> None:
+        """End every job."""
+        if self.jobs():
+            self.call("scancel", "--signal=KILL", "--full", "--user=root")
+            self.call("scancel", "--user=root")
+            self.until(lambda: not self.jobs())
+
     def jobs(self) -> dict[str, str]:
         """Id → state of the jobs that wait or run, each of an array by itself."""
         lines = self.call("squeue", "--noheader", "--array", "--format=%i %T").splitlines()
@@ -62,7 +80,7 @@ def one_node() -> Iterator[Slurm]:
         try:
             for command in _commands(slurm.directory):
                 processes.append(_started(command, slurm))
-            _wait(lambda: "idle" in slurm.call("sinfo", "--noheader", "--format=%T"), slurm)
+            slurm.until(lambda: "idle" in slurm.call("sinfo", "--noheader", "--format=%T"))
             yield slurm
         finally:
             _end(slurm, processes)
@@ -135,25 +153,13 @@ def _started(command: list[str], slurm: Slurm) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     if command[0] == "munged":
-        _wait((slurm.directory / "munge.socket").exists, slurm)
+        slurm.until((slurm.directory / "munge.socket").exists)
     return process
 
 
-def _wait(condition, slurm: Slurm) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        with contextlib.suppress(subprocess.CalledProcessError):
-            if condition():
-                return
-        time.sleep(0.05)
-    logs = "\n".join(f"{path.name}:\n{path.read_text()[-2000:]}" for path in slurm.directory.glob("*.log"))
-    raise RuntimeError(f"Slurm did not start:\n{logs}")
-
-
 def _end(slurm: Slurm, processes: list[subprocess.Popen[bytes]]) -> None:
-    with contextlib.suppress(subprocess.SubprocessError):
-        slurm.call("scancel", "--signal=KILL", "--full", "--user=root")
-        slurm.call("scancel", "--user=root")
+    with contextlib.suppress(subprocess.SubprocessError, RuntimeError):
+        slurm.clear()
     for process in reversed(processes):
         process.send_signal(signal.SIGTERM)
     for process in processes:

@@ -306,6 +306,9 @@ class _Execution:
         except Interrupted as error:
             self._note("interrupted", error)
             return self._ended("interrupted", str(error), signal=STOP.signal)
+        except SystemExit:  # submitit's way to end a job at its time limit, once it is in the queue again
+            self._note("interrupted", Interrupted("stopped by the cluster, which has queued it again"))
+            raise
         except Exception as error:
             self._note("failed", error)
             return self._ended("failed", failure_text(error, self.run.path))

@@ -21,12 +21,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from cmr_runner.commands import composition, mistakes
 from cmr_runner.commands.execution import FULL, Job, execute, failure_text
+from cmr_runner.commands.journal import Journal, StopCheck, stopped_outcome
 from cmr_runner.commands.places import check_below, output_root
 from cmr_runner.commands.progress import Progress
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.commands.signals import STOP
 from cmr_runner.commands.streams import say
-from cmr_runner.commands.sweep import Journal, StopCheck, SweepCallback, report_text, sweep_exit_code
+from cmr_runner.commands.sweep import SweepCallback, report_text, sweep_exit_code
 from cmr_runner.commands.torchrun import end_process, execute_together, processes
 from cmr_runner.runs.identity import deciding_config
 from cmr_runner.runs.outcome import Outcome
@@ -64,6 +65,10 @@ def job(cfg: DictConfig) -> Outcome:
             if cfg.get("debug"):
                 traceback.print_exc()
             outcome = Outcome("failed", str(directory), failure_text(error, directory))
+        except SystemExit:  # submitit at a time limit or a preemption, once it has queued the job again
+            if journal is not None:
+                journal.queued_again(node.job.num)
+            raise
     _remove_if_empty(directory)
     if journal is None:
         _single.append(outcome)
@@ -123,7 +128,7 @@ def _held_back(cfg: DictConfig, journal: Journal | None, directory: Path) -> Out
     if processes() > 1:
         raise Mistake("-m: torchrun trains one run; sweep without torchrun, or name one configuration")
     if STOP.requested() or journal.stop_requested():
-        return Outcome("not started", str(directory), "the sweep was interrupted")
+        return stopped_outcome(directory, "the sweep was interrupted")
     if cfg.get("on_failure") == "stop" and journal.failed():
         return Outcome("not started", str(directory), "an earlier job failed and on_failure=stop")
     return None
@@ -219,16 +224,19 @@ def _conclude(trouble: int) -> int:
     """Print how it ended, the command to go on with last, and give the exit code."""
     journal = Journal.current()
     if journal is not None:
-        outcomes = list(journal.outcomes().values())
-        say("\n" + report_text(journal.outcomes()))
-        code = trouble or sweep_exit_code(journal.outcomes())
+        by_number = journal.outcomes() | (journal.left() if STOP.left else {})
+        outcomes = list(by_number.values())
+        say("\n" + report_text(by_number))
+        code = trouble or sweep_exit_code(by_number)
         journal.close()
     else:
         outcomes = _single[-1:]
         code = trouble or (_single_ending(outcomes[0]) if outcomes else 0)
     unfinished = any(outcome.kind in ("interrupted", "not started") for outcome in outcomes)
     stopped = STOP.requested() or any(outcome.kind == "interrupted" for outcome in outcomes)
-    if stopped and (unfinished or not outcomes):
+    if STOP.left:
+        say(f"the jobs go on in the cluster; what became of them says, later: {command_to_go_on()}")
+    elif stopped and (unfinished or not outcomes):
         # On the stream that is left, if the reader of the other has gone.
         say(f"interrupted; go on with: {command_to_go_on()}", sys.stderr if STOP.signal == SIGPIPE else None)
     elif unfinished:

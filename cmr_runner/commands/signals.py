@@ -8,6 +8,9 @@ import threading
 from collections.abc import Callable, Iterator
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+# How a log-in session ends.
+LEAVING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+STOPPING = "stopping at the next step"
 
 
 class StopRequests:
@@ -18,6 +21,13 @@ class StopRequests:
         self._graceful = self._held = 0
         self._listening = False
         self.on_request: Callable[[], None] | None = None
+        self._leaving: tuple[int, ...] = ()
+        self._word = STOPPING
+
+    @property
+    def left(self) -> bool:
+        """Whether the signal asks this process to end and not its jobs."""
+        return self.signal in self._leaving
 
     def requested(self) -> bool:
         return self.signal != 0
@@ -50,6 +60,11 @@ class StopRequests:
         """As in a fresh process."""
         self.signal = self._graceful = self._held = 0
         self.on_request = None
+        self._leaving, self._word = (), STOPPING
+
+    def leave_at(self, signals: tuple[int, ...], word: str) -> None:
+        """At these signals end at once and ask nobody to stop; `word` is what Ctrl-C says."""
+        self._leaving, self._word = signals, word
 
     def hold(self) -> None:
         """Be graceful from here on: a sweep always has something to finish, its table."""
@@ -65,7 +80,7 @@ class StopRequests:
     def _handle(self, number: int, frame: object) -> None:
         # A second Ctrl-C is an impatient person, who is served at once unless a run is being written.
         impatient = number == signal.SIGINT and self.signal != 0 and self._graceful == self._held
-        if impatient or not self._graceful:
+        if impatient or not self._graceful or number in self._leaving:
             self.signal = number
             raise KeyboardInterrupt
         first = self.signal == 0
@@ -73,7 +88,7 @@ class StopRequests:
         if number == signal.SIGINT and first:
             # os.write, since print could be interrupted in the middle of a print.
             with contextlib.suppress(OSError, ValueError):
-                os.write(sys.stderr.fileno(), b"\nstopping at the next step\n")
+                os.write(sys.stderr.fileno(), f"\n{self._word}\n".encode())
 
 
 def _heeded() -> list[int]:

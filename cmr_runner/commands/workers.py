@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cmr_runner.runs.outcome import Outcome
 
 if TYPE_CHECKING:
-    from cmr_runner.commands.sweep import Journal
+    from cmr_runner.commands.journal import Journal
 
 LOOK_SECONDS = 0.1
 PATIENCE_SECONDS = 5.0  # for the report of a death that joblib has noticed

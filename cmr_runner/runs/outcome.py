@@ -13,6 +13,7 @@ Kind = Literal[
     "interrupted",
     "held",
     "not started",
+    "left",
 ]
 
 SUCCESS: tuple[Kind, ...] = ("completed", "resumed", "skipped")
@@ -27,6 +28,7 @@ EXIT_CODES: dict[Kind, int] = {
     "held": 3,
     "interrupted": 130,
     "not started": 130,
+    "left": 130,
 }
 
 

@@ -11,29 +11,18 @@ import pytest
 from run_process import (
     PATIENCE,
     Instant,
+    by_name,
     call,
     directories,
     frozen,
     kill,
     only_directory,
     record,
-    results,
     start,
+    table,
     thaw,
     when,
 )
-
-
-def by_name(root: Path) -> dict[str, dict[str, object]]:
-    return {directory.name: results(directory) for directory in directories(root)}
-
-
-def table(output: str) -> dict[int, str]:
-    """Job number → outcome, from the table that ends a sweep."""
-    lines = output[output.rindex("job  outcome") :].splitlines()[1:]
-    return {
-        int(line.split()[0]): line.split()[1] for line in lines if line.split()[0].isdigit() and "jobs:" not in line
-    }
 
 
 def test_job_seven_of_a_sweep_equals_the_same_job_alone(tmp_path: Path) -> None:
