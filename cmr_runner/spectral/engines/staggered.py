@@ -25,7 +25,7 @@ from cmr_runner.spectral.engines.stochastic import LONGER, PROBES, moments_by_pr
 from cmr_runner.spectral.engines.warm_start import NOISE
 from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
 
-STEPS = 8
+STEPS = 12
 REFRESH = 8
 SMALL_SIDE = 32  # up to it all of the spectrum costs less than its edges
 PRODUCT_WORK = 2 * 512**3  # of m·n·min(m, n): up to it moments come from products, beyond from random probes
