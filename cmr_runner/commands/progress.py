@@ -7,9 +7,9 @@ import time
 import traceback
 from collections.abc import Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
-from cmr_runner.commands.streams import say
+from cmr_runner.commands.streams import Forgiving, say
 from cmr_runner.results.quantities import MEAN_MOMENT
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.columns import METRICS
@@ -117,6 +117,7 @@ class Progress:
 
 def _bar() -> Bar:
     # Imported where it is needed: most runs write to a file and need no terminal.
+    from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
@@ -132,6 +133,7 @@ def _bar() -> Bar:
         Rate(""),
         TextColumn("{task.fields[figures]}"),
         TimeRemainingColumn(),
+        console=Console(file=cast(TextIO, Forgiving(sys.stdout))),
         transient=True,
         refresh_per_second=4,
     )

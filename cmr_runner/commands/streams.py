@@ -1,9 +1,10 @@
 """Standard output and errors, whatever becomes of them: closed from the start, or left by whoever read them."""
 
+import contextlib
 import os
 import signal
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from cmr_runner.commands.signals import STOP
 
@@ -29,6 +30,25 @@ def say(text: str, stream: TextIO | None = None) -> None:
         STOP.request(signal.SIGPIPE)
     except OSError:
         pass
+
+
+class Forgiving:
+    """A stream that a live display writes to, and that its terminal's end does not break."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            return self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _discard(descriptor: int) -> None:

@@ -187,7 +187,7 @@ class Trainer:
             try:
                 regularizer.add_gradients()
             except NonFiniteError as error:
-                return f"epoch {epoch}, step {number}: {error}", spectral_seconds
+                return f"epoch {epoch}, step {number}: {_not_finite(model) or error}", spectral_seconds
             spectral_seconds += (t1 - t0) + (clock() - t2)
             norm = clip_(parameters, self.clip_norm)
             self.lr = optimizer.param_groups[0]["lr"]
@@ -271,6 +271,13 @@ class Trainer:
         self.schedule.load_state_dict(state["schedule"])
         self.regularizer.load_state_dict(state["regularizers"][self.ranks.rank])
         self.epoch, self.step, self.trouble = state["epoch"], state["step"], state["trouble"]
+
+
+def _not_finite(model: nn.Module) -> str:
+    """Which weights are not, empty if all are."""
+    names = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    others = f" (nor {len(names) - 1} more)" if len(names) > 1 else ""
+    return f"{names[0]} is not finite{others}" if names else ""
 
 
 def whole(layers: list[Row]) -> bool:

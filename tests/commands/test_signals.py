@@ -1,5 +1,7 @@
 """Signals and closed streams end a run at its next step, without a traceback; nothing else is the end of it."""
 
+import errno
+import io
 import os
 import signal
 import subprocess
@@ -7,9 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from run_process import PATIENCE, command, directories, environment, only_directory, record, start
 
+from cmr_runner.commands.progress import Progress
 from cmr_runner.commands.signals import SIGNALS, StopRequests
+from cmr_runner.training.loop import StepView
 
 STARTED_BY_THE_SIGNAL = """
 import signal, sys
@@ -62,6 +67,21 @@ def test_a_signal_that_nohup_has_ignored_stays_ignored() -> None:
         assert not stop.requested()
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_terminal_that_is_closed_does_not_break_the_live_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def write(self, text: str) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    progress = Progress("live")
+    with progress:
+        progress.step(StepView(epoch=1, step=1, steps=2, loss=torch.tensor(0.5)))
+    assert isinstance(sys.stdout, Gone)
 
 
 @pytest.mark.slow

@@ -166,6 +166,16 @@ def test_a_run_that_diverges_keeps_its_rows_and_says_where(regularizer: str) -> 
             next(run)
 
 
+def test_a_weight_that_is_not_finite_is_named() -> None:
+    made = trainer("CMR", epochs=1)
+    with torch.no_grad():
+        made.model.layers[1].weight[0, 0] = torch.nan
+    epochs = made.run()
+    next(epochs), next(epochs)
+    with pytest.raises(Diverged, match=r"epoch 1, step 1: layers\.1\.weight is not finite$"):
+        next(epochs)
+
+
 def test_weights_that_the_last_step_broke_end_the_run_as_diverged() -> None:
     made = trainer("Regularizer", epochs=1, batch_size=96, optimizer=lambda m: sgd(m, lr=1e38, momentum=0.0))
     epochs = made.run()
