@@ -3,13 +3,20 @@
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from cmr_runner.commands.settings import cores, parallel_jobs
+from cmr_runner.commands.settings import (
+    DEVICES,
+    ON_FAILURE,
+    PROGRESS,
+    SPECTRA,
+    cores,
+    parallel_jobs,
+)
 from cmr_runner.runs.identity import Identity, document, document_hash, readable_name
 
 NO_EXPERIMENT = "single"
@@ -47,7 +54,7 @@ def identity_of(cfg: DictConfig, hydra_node: DictConfig) -> Identity:
     decided = document(choices, config)
     return Identity(
         hash=document_hash(decided),
-        experiment=choices.get("experiment") or NO_EXPERIMENT,
+        experiment=_collection(cfg, choices),
         name=readable_name(choices, config, default_choices, default_config),
         revision=decided.get("revision", 0),
     )
@@ -70,12 +77,37 @@ def register_resolvers() -> None:
     """`${cmr.experiment:}` and `${cmr.run:}` for hydra.run.dir and hydra.sweep; the others for launchers."""
     OmegaConf.register_new_resolver("cmr.experiment", _experiment, replace=True)
     OmegaConf.register_new_resolver("cmr.run", _run_name, replace=True)
+    OmegaConf.register_new_resolver("cmr.choices", _choices, replace=True)
     OmegaConf.register_new_resolver("cmr.jobs", parallel_jobs, replace=True)
     OmegaConf.register_new_resolver("cmr.cores", cores, replace=True)
 
 
 def _experiment(*, _root_: DictConfig) -> str:
-    return job_choices(_root_.hydra).get("experiment") or NO_EXPERIMENT
+    return _collection(_root_, job_choices(_root_.hydra))
+
+
+def _collection(cfg: DictConfig, choices: Mapping[str, str | None]) -> str:
+    """What the run is kept under: the user's name for the sweep, else the experiment."""
+    name = cfg.get("name")  # checked before any directory is made
+    return str(name) if name is not None else choices.get("experiment") or NO_EXPERIMENT
+
+
+def _choices() -> str:
+    """What `--help` says of keys that take one of a few words."""
+    from cmr_runner.regularizers.mixing import Mixing
+    from cmr_runner.spectral.engines import ENGINES
+    from cmr_runner.spectral.moments import GramReading
+
+    lines = {
+        "regularizer.engine": ENGINES,
+        "regularizer.mixing": get_args(Mixing),
+        "regularizer.gram": get_args(GramReading),
+        "device": DEVICES,
+        "progress": PROGRESS,
+        "on_failure": ON_FAILURE,
+        "spectra": SPECTRA,
+    }
+    return "\n".join(f"  {key:<20} {' | '.join(values)}" for key, values in lines.items())
 
 
 def _run_name(*, _root_: DictConfig) -> str:

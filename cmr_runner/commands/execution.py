@@ -123,7 +123,8 @@ class _Execution:
         self.state: dict[str, Any] | None = None  # of the trainer, where it was restored
         self.run = RunDirectory(job.directory)
         self.record: dict[str, Any] = {}  # what run.json says, once this process writes it
-        self.records = Records()
+        self._every_spectrum = job.settings.spectra == "all"
+        self.records = Records(every_spectrum=self._every_spectrum)
         self.resumed_from: int | None = None
 
     def outcome(self) -> Outcome:
@@ -233,7 +234,7 @@ class _Execution:
                 state = unpack(path.read_bytes(), identity=self.job.identity.hash)
                 trainer.load_state_dict(state["trainer"])
                 self.state = state["trainer"]
-                self.records = Records(state["records"])
+                self.records = Records(state["records"], every_spectrum=self._every_spectrum)
                 self.resumed_from = int(state["trainer"]["epoch"])
                 break
             except OtherProcesses as error:

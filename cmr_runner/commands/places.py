@@ -7,13 +7,14 @@ from typing import Any
 from omegaconf import DictConfig
 
 from cmr_runner.checks import ArgumentError, integer, require
-from cmr_runner.commands.settings import Mistake
+from cmr_runner.commands.settings import Mistake, sweep_name
 
 
 def output_root(config: DictConfig) -> Path:
     """The directory that all runs lie below."""
     root = config.get("output_root")
     try:
+        sweep_name(config.get("name"))  # the next part of the path
         require("output_root", root, isinstance(root, str) and root.strip() != "" and "\0" not in root, "a path")
     except ArgumentError as error:
         raise Mistake(str(error)) from None

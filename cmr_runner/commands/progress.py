@@ -44,7 +44,7 @@ class Progress:
         self._task: Any = None
         self._epochs = self._step = 0
         self._next_look = 0.0
-        self._figures = ""
+        self._last_epoch = ""
 
     def warn(self, text: str) -> None:
         say(f"{self.prefix}warning: {text}", sys.stderr)
@@ -88,28 +88,28 @@ class Progress:
             return
         self._next_look = time.monotonic() + REFRESH_SECONDS
         done = (view.epoch - 1) * view.steps + view.step
-        figures = f"loss {float(view.loss):.4f}  {self._figures}"
+        figures = f"loss {float(view.loss):.4f}{self._last_epoch}"
         epoch = f"epoch {view.epoch}/{self._epochs}"
         self._bar.update(self._task, completed=done, total=self._epochs * view.steps, figures=figures, epoch=epoch)
 
     def epoch(self, metrics: Mapping[str, Any]) -> None:
-        self._figures = f"accuracy {_percent(metrics.get('test_accuracy'))}  mean κ {_short(metrics.get('kappa_mean'))}"
+        results = f"accuracy {_percent(metrics.get('test_accuracy'))}  mean κ {_short(metrics.get('kappa_mean'))}"
+        self._last_epoch = f"  after epoch {metrics['epoch']}: {results}"
         if self.mode == "none":
             return
         loss = metrics.get("train_loss")
         trained = f"loss {loss:.4f}  " if loss is not None else ""
-        line = f"epoch {metrics['epoch']}/{self._epochs}  {trained}{self._figures}  {metrics['seconds']:.1f} s"
+        line = f"epoch {metrics['epoch']}/{self._epochs}  {trained}{results}  {metrics['seconds']:.1f} s"
         if self._bar is not None:
             self._bar.console.print(line, highlight=False)
         else:
             self._say(line)
 
     def finish(self, job: Job, records: Records) -> None:
-        if self.mode == "none":
-            return
-        if not self.prefix:
+        if not self.prefix and self.mode != "none":
             say("\n" + epoch_table(records))
-        self._say(f"files: {job.directory}")
+        if not self.prefix or self.mode != "none":
+            self._say(f"files: {job.directory}")
 
     def _say(self, text: str) -> None:
         say(f"{self.prefix}{text}")

@@ -15,6 +15,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         "cmr-report", "Report on runs: report.html (self-contained), summary.csv and summary.md.", "report"
     )
     parser.add_argument(
+        "--provenance",
+        action="store_true",
+        help="name machines and directories on the page",
+    )
+    parser.add_argument(
         "--verify", action="store_true", help="check the digests of all files that the runs keep; write nothing"
     )
     options = parser.parse_args(argv)
@@ -45,7 +50,7 @@ def report(parser: OneLineParser, options: argparse.Namespace) -> int:
     runs, notes = chosen_runs(parser, options)
     from cmr_runner.report.files import write_report
 
-    print(write_report(runs, notes, [str(path) for path in options.paths], options.out), end="\n\n")
+    print(write_report(runs, notes, [str(path) for path in options.paths], options.out, options.provenance), end="\n\n")
     print(f"wrote {options.out / 'report.html'}, summary.csv, summary.md (also by epoch and by run)")
     return 0
 

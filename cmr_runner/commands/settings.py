@@ -1,16 +1,19 @@
 """The top-level keys of the configuration, checked."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from cmr_runner.checks import ArgumentError, boolean, integer, one_of
+from cmr_runner.checks import ArgumentError, boolean, integer, one_of, require
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 ON_FAILURE = ("continue", "stop")
 GROUPS = ("model", "init", "regularizer", "optimizer", "schedule", "dataset", "trainer")
+SPECTRA = ("ends", "all")
 PROGRESS = ("auto", "live", "lines", "none")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,59}")
 LARGEST_SEED = 2**63 - 1  # torch's
 SPECTRAL_THREADS = 4  # the paper's layers make a handful of tasks a step: more threads would wait
 
@@ -29,6 +32,8 @@ class Settings:
     on_failure: str
     debug: bool
     progress: str
+    name: str | None
+    spectra: str
 
 
 def settings_of(config: Mapping[str, Any], *, alone: bool = True) -> Settings:
@@ -48,9 +53,20 @@ def settings_of(config: Mapping[str, Any], *, alone: bool = True) -> Settings:
             on_failure=one_of("on_failure", config["on_failure"], ON_FAILURE),
             debug=boolean("debug", config["debug"]),
             progress=one_of("progress", config["progress"], PROGRESS),
+            name=sweep_name(config["name"]),
+            spectra=one_of("spectra", config["spectra"], SPECTRA),
         )
     except ArgumentError as error:
         raise Mistake(str(error)) from None
+
+
+def sweep_name(name: Any) -> str | None:
+    """`name` as a directory's name; None where there is none."""
+    if name is None:
+        return None
+    plain = isinstance(name, str | int | float) and NAME.fullmatch(str(name)) is not None
+    require("name", name, plain, "letters, digits, '.', '_' and '-' only, 60 at most")
+    return str(name)
 
 
 def _check_keys(config: Mapping[str, Any]) -> None:

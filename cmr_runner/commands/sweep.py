@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +19,12 @@ from cmr_runner.commands.settings import Mistake, parallel_jobs
 from cmr_runner.commands.signals import LEAVING, STOP
 from cmr_runner.commands.streams import say
 from cmr_runner.commands.workers import DeathWatch
+from cmr_runner.results.details import seconds
+from cmr_runner.results.grouping import Group, group_runs
+from cmr_runner.results.quantities import ACCURACY, KAPPA
+from cmr_runner.results.reading import DamagedRun, read_run, tell_seeds_apart
+from cmr_runner.results.statistics import centre
+from cmr_runner.results.summary import Cell
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.outcome import FAILURE, Outcome
 
@@ -73,7 +79,7 @@ def _tame(config: DictConfig, journal: Journal) -> None:
 
 
 def report_text(outcomes: dict[int, Outcome]) -> str:
-    """The end-of-sweep table: a line a job, then the counts."""
+    """The end of a sweep: the results, best first; one line per job; the counts and the place of the files."""
     rows = []
     for number, outcome in sorted(outcomes.items()):
         name = Path(outcome.directory).name
@@ -81,7 +87,40 @@ def report_text(outcomes: dict[int, Outcome]) -> str:
     counts = Counter(_word(outcome) for outcome in outcomes.values())
     summary = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
     table = aligned(["job", "outcome", "seconds", "run", "reason"], rows, right={"job", "seconds"})
-    return f"{table}\n{len(outcomes)} jobs: {summary or 'none started'}"
+    places = sorted({str(shown_path(Path(outcome.directory).parent)) for outcome in outcomes.values()})
+    files = f"; files: {', '.join(places)}" if places else ""
+    results = results_text([Path(outcome.directory) for outcome in outcomes.values()])
+    return f"{results}{table}\n{len(outcomes)} jobs: {summary or 'none started'}{files}"
+
+
+def results_text(directories: Sequence[Path]) -> str:
+    """Final accuracy, κ and seconds of each group of runs, the most accurate first; empty where none is complete."""
+    runs = []
+    for directory in directories:
+        with contextlib.suppress(DamagedRun):  # a job that failed before its run began
+            runs.append(read_run(directory))
+    tell_seeds_apart(runs)
+    groups = sorted((group for group in group_runs(runs) if group.n), key=_accuracy, reverse=True)
+    rows = [[group.label, str(group.n), *_results(group)] for group in groups]
+    if not rows:
+        return ""
+    head = ["results", "n", ACCURACY.heading, KAPPA.heading, "seconds"]
+    return f"{aligned(head, rows, right=head[1:])}\n\n"
+
+
+def shown_path(path: Path) -> Path:
+    """As a person would write it: relative where it is below the current directory."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _accuracy(group: Group) -> float:
+    return centre(group.final(ACCURACY), ACCURACY.log)
+
+
+def _results(group: Group) -> list[str]:
+    cells = [Cell(quantity, tuple(group.final(quantity))).text for quantity in (ACCURACY, KAPPA)]
+    return [*cells, f"{sum(map(seconds, group.complete)) / group.n:.1f}"]
 
 
 def _word(outcome: Outcome) -> str:

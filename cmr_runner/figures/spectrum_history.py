@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from cmr_runner.figures.curves import highlighted
 from cmr_runner.figures.heatmap import COLORS
@@ -22,7 +23,9 @@ def history_figures(setting: Setting) -> Iterator[Drawing]:
     groups = highlighted(logged, MOST_GROUPS)
     if not groups:
         return
-    yield Drawing("spectrum_history", history_map(groups), "Colour: percentile of σ over all layers and seeds.")
+    yield Drawing(
+        "spectrum_history", history_map(groups), "Colour: the share of the singular values of all layers and seeds."
+    )
     names = layer_names(groups, "spectra")
     layer = names[len(names) // 2]
     frames = tuple(_frames(groups, layer))
@@ -44,6 +47,7 @@ def history_map(groups: Sequence[Group]) -> Figure:
         mesh = axes.pcolormesh(sides, edges, np.ma.masked_equal(share, 0), cmap=COLORS, norm=LogNorm(0.3, 100))
         axes.set_title(f"{group.label} (n = {len(shown_runs(group))})", loc="left", fontsize=7)
         axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
         axes.grid(visible=False)
     log_axis(row[0])
     row[0].set_ylabel("singular value σ (log)")

@@ -9,8 +9,8 @@ from cmr_runner.results.reading import Run, value_text
 
 
 def stress_settings(runs: Sequence[Run]) -> list[Setting]:
-    """Experiment 1: its own experiment, or runs started one by one, where vanilla and CMR are both there."""
-    own = [run for run in runs if run.experiment == KAPPA_STRESS or not run.in_experiment]
+    """Experiment 1: its own experiment, or a user's own runs, where vanilla and CMR are both there."""
+    own = [run for run in runs if run.choices.get("experiment", "null") in ("null", KAPPA_STRESS)]
     return [s for s in settings(own) if s.init == "kappa_stress" and s.of("none") and s.of("cmr")]
 
 

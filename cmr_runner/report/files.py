@@ -14,12 +14,14 @@ from cmr_runner.results.text_table import aligned, markdown
 from cmr_runner.runs.atomic import replace_file
 
 
-def write_report(runs: Sequence[Run], notes: Sequence[str], places: Sequence[str], out: Path) -> str:
+def write_report(
+    runs: Sequence[Run], notes: Sequence[str], places: Sequence[str], out: Path, provenance: bool = False
+) -> str:
     """Write the three files; return what the command prints."""
     found = experiments(runs)
     comparisons = reproduction(runs)
     texts = {
-        "report.html": page(found, comparisons, notes, places),
+        "report.html": page(found, comparisons, notes, places, provenance),
         "summary.csv": summary_csv(found),
         "summary.md": summary_markdown(found, comparisons),
     }

@@ -2,19 +2,21 @@
 
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from cmr_runner.paper.reproduction import COMPARISON_HEADER, Comparison, Row
 from cmr_runner.paper.verdicts import CLOSE, HOLDS, NOT_REPRODUCED, NOT_RUN, RULE, SAME_DIRECTION, WITHIN
-from cmr_runner.report.payload import payload
+from cmr_runner.report.payload import made, payload
 from cmr_runner.results.grouping import Group, symbol
 from cmr_runner.results.quantities import ACCURACY, GRAD_NORM, KAPPA, MEAN_MOMENT
 from cmr_runner.results.reading import Run, value_text, varying_fields
-from cmr_runner.results.summary import HEADER, summary_rows
+from cmr_runner.results.summary import HEADER, TABLE_NOTE, summary_rows
 
 VERDICT_MARKS = {
     WITHIN: ("good", "✓"),
@@ -26,6 +28,8 @@ VERDICT_MARKS = {
 }
 RUN_QUANTITIES = (ACCURACY, KAPPA, GRAD_NORM, MEAN_MOMENT)
 MOST_OPTIONS = 30
+# A path of two parts or more from the root, in text, HTML or JSON.
+ABSOLUTE = re.compile(r"""(?<![^\s"'=(,:;>\[])/(?:[\w.@+-]+/)+([\w.@+-]+)""")
 
 
 def page(
@@ -33,26 +37,39 @@ def page(
     comparisons: Sequence[Comparison],
     notes: Sequence[str],
     places: Sequence[str],
+    provenance: bool = False,
 ) -> str:
+    """The page, made to be sent around: what tells the machine (paths, its name) is on it only with `provenance`."""
     from plotly.offline import get_plotlyjs
 
     # In the payload's order, by which the page's script finds a run's row.
     runs = [run for _, groups in experiments for group in groups for run in group.runs]
     parts = {
         "title": escape(f"cmr_runner: {_count(len(runs), 'run')} of {_count(len(experiments), 'experiment')}"),
-        "style": _file("report.css"),
         "overview": _overview(runs, places),
         "reproduction": "".join(map(_comparison, comparisons)),
         "rule": escape(RULE),
         "results": "".join(_results(name, groups) for name, groups in experiments),
         "runs": _run_table(runs),
-        "provenance": _provenance(runs),
+        "provenance": _provenance(runs, provenance),
         "notes": _notes(notes, runs),
-        "payload": script_json(payload(experiments)),
+        "payload": script_json(payload(experiments, provenance)),
+        "table_note": escape(TABLE_NOTE),
+    }
+    if not provenance:
+        parts = {name: without_paths(text) for name, text in parts.items()}
+    parts |= {
         "plotly": get_plotlyjs(),
-        "script": _file("tables.js") + _file("charts.js"),
+        "style": _file("report.css"),
+        "script": _file("tables.js") + _file("charts.js") + _file("views.js"),
     }
     return re.sub(r"\{\{ (\w+) \}\}", lambda match: parts[match[1]], _file("report.html"))
+
+
+def without_paths(text: str) -> str:
+    """Paths relative to where the report was asked for, and of any others the last part."""
+    text = text.replace(f"{Path.cwd()}{os.sep}", "")
+    return ABSOLUTE.sub(lambda match: f"…/{match[1]}", text)
 
 
 def script_json(value: Any) -> str:
@@ -136,7 +153,9 @@ def _run_row(place: int, run: Run, fields: Sequence[str], quantities: Sequence[A
     finals = [float(q.values(run)[-1]) if len(run.metrics) else math.nan for q in quantities]
     epochs = run.metrics["epoch"]
     last = f"{epochs[-1]:g}" if len(epochs) else ""
-    cells = [_value_cell(run.name, run.name, "wide"), *(_value_cell(word, word) for word in (run.ending, last))]
+    link = f'<button type="button" class="run-link" data-run="{place}">{escape(run.name)}</button>'
+    cells = [f'<td class="wide" data-value="{escape(run.name)}">{link}</td>']
+    cells += [_value_cell(word, word) for word in (run.ending, last)]
     cells += [_value_cell(f"{x:.4g}" if math.isfinite(x) else "", repr(x)) for x in finals]
     words = [value_text(run.fields[key]) if key in run.fields else "" for key in fields]
     cells += [_value_cell(word, word) for word in words]
@@ -165,19 +184,15 @@ def _column_filters(runs: Sequence[Run], places: dict[str, int]) -> str:
     return "".join(selects)
 
 
-def _provenance(runs: Sequence[Run]) -> str:
+def _provenance(runs: Sequence[Run], machine: bool) -> str:
     """The distinct codes and machines, and how many runs each made."""
-    made: dict[tuple[str, ...], list[Run]] = {}
+    kept: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        record = run.provenance
-        versions = record.get("versions")
-        software = ", ".join(f"{k} {v}" for k, v in versions.items()) if isinstance(versions, dict) else ""
-        sha = value_text(record.get("git_sha") or "unknown")[:12] + " (changed)" * bool(record.get("git_dirty"))
-        machine = [value_text(record.get(key) or "") for key in ("host", "cpu", "instructions", "threads", "device")]
-        made.setdefault((sha, software, *machine), []).append(run)
-    rows = [[str(len(of_one)), *key, _span(of_one), _commands(of_one)] for key, of_one in made.items()]
-    header = ["runs", "code", "versions", "host", "CPU", "instructions", "threads", "device", "time", "for example"]
-    return html_table(header, rows)
+        facts = made(run, machine)
+        kept.setdefault(tuple(value for key, value in facts.items() if key not in ("start", "end")), []).append(run)
+    rows = [[str(len(of_one)), *key, _span(of_one), _commands(of_one)] for key, of_one in kept.items()]
+    header = [key for key in made(runs[0], machine) if key not in ("start", "end")] if runs else []
+    return html_table(["runs", *header, "time", "for example"], rows)
 
 
 def _span(runs: Sequence[Run]) -> str:

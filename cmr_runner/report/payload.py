@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from cmr_runner.results.grouping import Group
-from cmr_runner.results.layer_columns import layer_matrix, layer_names, short_name
+from cmr_runner.results.grouping import Group, dependences, natural
+from cmr_runner.results.layer_columns import layer_matrix, layer_names, layer_spectra, short_name
 from cmr_runner.results.quantities import QUANTITIES, Quantity
-from cmr_runner.results.reading import Run
+from cmr_runner.results.reading import Run, value_text
 from cmr_runner.results.seed_curves import seed_matrix
 from cmr_runner.results.statistics import LEAST_SEEDS, t_band
 
+LONGEST_LABEL = 32
+MOST_SPECTRA = 60  # groups of an experiment whose spectra the page carries
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 SYMBOLS = {
     "o": "circle",
@@ -32,7 +34,7 @@ SYMBOLS = {
 }
 
 
-def payload(experiments: Sequence[tuple[str, Sequence[Group]]]) -> dict[str, Any]:
+def payload(experiments: Sequence[tuple[str, Sequence[Group]]], provenance: bool = False) -> dict[str, Any]:
     """Quantities, experiments, groups and runs; groups and runs refer to each other by their place in the lists."""
     groups = [group for _, several in experiments for group in several]
     runs = [run for group in groups for run in group.runs]
@@ -40,30 +42,80 @@ def payload(experiments: Sequence[tuple[str, Sequence[Group]]]) -> dict[str, Any
     logged = [q for q in QUANTITIES if any(q.column in run.metrics for run in runs)]
     numbers = iter(range(len(groups)))
     layers = [layer_names(several) for _, several in experiments]
+    logged_spectra = [_spectrum_layers(several) for _, several in experiments]
+    common = _common(runs)
     return {
+        "common": common,
         "quantities": [{"id": q.column, "label": q.label, "log": q.log} for q in logged],
         "experiments": [
             {
                 "name": name,
                 "groups": [next(numbers) for _ in several],
                 "layers": [short_name(layer) for layer in names],
+                "spectra": [short_name(layer) for layer in spectra],
+                "dependences": _dependences(several, {id(group): i for i, group in enumerate(groups)}),
             }
-            for (name, several), names in zip(experiments, layers, strict=True)
+            for (name, several), names, spectra in zip(experiments, layers, logged_spectra, strict=True)
         ],
         "groups": [
-            _group(group, names, [place[id(run)] for run in group.runs], logged)
-            for (_, several), names in zip(experiments, layers, strict=True)
+            _group(group, names, spectra, [place[id(run)] for run in group.runs], logged)
+            for (_, several), names, spectra in zip(experiments, layers, logged_spectra, strict=True)
             for group in several
         ],
-        "runs": [_run(run, logged) for run in runs],
+        "runs": [_run(run, logged, common, provenance) for run in runs],
     }
 
 
-def _group(group: Group, layers: Sequence[str], runs: list[int], quantities: Sequence[Quantity]) -> dict[str, Any]:
+def _spectrum_layers(groups: Sequence[Group]) -> list[str]:
+    return layer_names(groups, "spectra") if len(groups) <= MOST_SPECTRA else []
+
+
+def _dependences(groups: Sequence[Group], places: dict[int, int]) -> list[dict[str, Any]]:
+    """The swept keys of an experiment, and its series along each as places of groups."""
+    by_run = {id(group.runs[0]): places[id(group)] for group in groups}
+    return [
+        {
+            "key": one.key,
+            "series": [
+                {
+                    "label": series.distinction,
+                    "groups": [by_run[id(group.runs[0])] for group in _ordered(series.groups, one.key)],
+                    "values": [float(value_text(group.field(one.key))) for group in _ordered(series.groups, one.key)],
+                }
+                for series in one.series
+            ],
+        }
+        for one in dependences([run for group in groups for run in group.runs])
+    ]
+
+
+def _ordered(groups: Sequence[Group], key: str) -> list[Group]:
+    return sorted(groups, key=lambda group: natural(group.field(key)))
+
+
+def _common(runs: Sequence[Run]) -> dict[str, str]:
+    """The settings that all runs share: the page holds them once."""
+    values = [{key: value_text(value) for key, value in run.fields.items()} for run in runs]
+    return {k: v for k, v in (values[0].items() if values else ()) if all(other.get(k) == v for other in values)}
+
+
+def _group(
+    group: Group, layers: Sequence[str], spectra: Sequence[str], runs: list[int], quantities: Sequence[Quantity]
+) -> dict[str, Any]:
+    before, after = ((layer_spectra(group, when) if spectra else {}) for when in ("before", "after"))
+    logged = {
+        str(i): {"before": rounded(before[name][1][::2]), "after": rounded(after[name][1][::2])}
+        for i, name in enumerate(spectra)
+        if name in before and name in after
+    }
+    percentiles = next((before[name][0][::2] for name in spectra if name in before), ())
     epochs, curves = _mean_curves(group, quantities)
     layer_epochs, kappa = layer_matrix(group, layers, "kappa")
     return {
         "label": group.label,
+        "short": shortened(group.label),
+        "percentiles": rounded(percentiles),
+        "spectra": logged,
         "n": group.n,
         "color": group.look.color,
         "dash": DASHES[group.look.dash],
@@ -89,12 +141,16 @@ def _mean_curves(group: Group, quantities: Sequence[Quantity]) -> tuple[np.ndarr
     return epochs, curves
 
 
-def _run(run: Run, quantities: Sequence[Quantity]) -> dict[str, Any]:
+def _run(run: Run, quantities: Sequence[Quantity], common: dict[str, str], provenance: bool) -> dict[str, Any]:
+    own = {key: value_text(value) for key, value in run.fields.items() if key not in common}
     return {
         "name": run.name,
         "seed": run.seed,
         "complete": run.complete,
         "ending": run.ending,
+        "own": own,
+        "command": value_text(run.provenance.get("command") or ""),
+        "made": made(run, provenance),
         "epochs": rounded(run.metrics["epoch"]),
         "curves": {q.column: rounded(q.values(run)) for q in quantities if q.column in run.metrics},
     }
@@ -103,3 +159,19 @@ def _run(run: Run, quantities: Sequence[Quantity]) -> dict[str, Any]:
 def rounded(values: Iterable[float]) -> list[float | None]:
     """Six significant digits, which no chart can tell from more; None for what JSON has no word for."""
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
+
+
+def made(run: Run, provenance: bool) -> dict[str, str]:
+    """Code, machine and time of a run; which machine it was only where asked for."""
+    record = run.provenance
+    versions = record.get("versions")
+    facts = {
+        "code": value_text(record.get("git_sha") or "unknown")[:12] + " (changed)" * bool(record.get("git_dirty")),
+        "versions": ", ".join(f"{k} {v}" for k, v in versions.items()) if isinstance(versions, dict) else "",
+    }
+    keys = (*(("host",) if provenance else ()), "cpu", "instructions", "threads", "device", "start", "end")
+    return facts | {key: value_text(record.get(key) or "") for key in keys}
+
+
+def shortened(label: str) -> str:
+    return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1].rstrip()}…"

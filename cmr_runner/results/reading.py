@@ -76,8 +76,15 @@ class Run:
 
     @property
     def in_experiment(self) -> bool:
-        """Whether an `experiment=` was chosen; else the run was started on its own."""
-        return self.choices.get("experiment", "null") != "null"
+        """Whether the run belongs to an `experiment=` or to a sweep with a `name=`; else it was started on its own."""
+        return self.choices.get("experiment", "null") != "null" or bool(self.sweep_name)
+
+    @property
+    def sweep_name(self) -> str:
+        """The name that the user gave the sweep, if any."""
+        experiment = _section(self.record, "choices").get("experiment")
+        named = self.experiment not in ("single", experiment) and "name" in _section(self.record, "config")
+        return self.experiment if named else ""
 
     @property
     def name(self) -> str:
@@ -184,17 +191,19 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     A run found twice (the same experiment, configuration and seed in two directories) counts once, or it would pass
     for another seed.
     """
-    runs: dict[tuple, Run] = {}
+    found: list[Run] = []
     notes: list[str] = []
     memory = Memory(paths, (RUN_FILE, METRICS))
     for directory in sorted({d.resolve(): d for path in paths for d in _run_directories(path)}.values()):
         try:
             known = memory.recall(directory)
-            run = _recalled(directory, known) if known else read_run(directory)
+            found.append(_recalled(directory, known) if known else read_run(directory))
         except DamagedRun as damage:
             notes.append(f"{directory}: {damage}, run left out")
-            continue
-        key = (run.experiment, value_text(run.seed), *sorted(run.recipe.items())) if run.config else (directory,)
+    tell_seeds_apart(found)
+    runs: dict[tuple, Run] = {}
+    for run in found:
+        key = (run.experiment, value_text(run.seed), *sorted(run.recipe.items())) if run.config else (run.path,)
         if key not in runs:
             runs[key] = run
             continue
@@ -204,6 +213,18 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     by_path = {run.path: run for run in runs.values()}
     memory.keep(by_path, lambda directory: _remembered(by_path[directory]))
     return list(runs.values()), notes
+
+
+def tell_seeds_apart(runs: Iterable[Run]) -> None:
+    """Put back a seed of its own (`dataset.seed: 0`) that one run of an experiment took for a copy of the run's seed,
+    because the two happen to be equal there: the other runs show that it is none."""
+    parts: dict[str, list[Run]] = {}
+    for run in runs:
+        parts.setdefault(run.experiment, []).append(run)
+    for part in parts.values():
+        own = {key for run in part for key in run.recipe if key.endswith(".seed")}
+        for run in part:
+            run.recipe.update({key: value_text(run.config[key]) for key in own & run.config.keys()})
 
 
 def _remembered(run: Run) -> dict[str, Any]:

@@ -84,7 +84,7 @@ LAYERS_TABLE = (
 )
 
 SPECTRA_TABLE = (
-    Column("epoch", "0 (before training) or the newest epoch"),
+    Column("epoch", "0 (before training) and the newest epoch; every epoch under spectra=all"),
     Column("layer", "name of the weight"),
     Column("percentile", "of the layer's singular values, 0 to 100 in steps of 2.5"),
     Column("sigma", "the singular value at that percentile"),

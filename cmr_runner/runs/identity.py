@@ -39,6 +39,7 @@ INCIDENTAL = frozenset(
 )
 # Options that older runs did not record, and the value they had: keys and groups as they stand in a document.
 ADDED: dict[str, Any] = {
+    "spectra": "ends",
     "layers@regularizer.layers": "weights",
     "dataset.validation": 0,
     "schedule": "constant",

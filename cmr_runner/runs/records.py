@@ -13,8 +13,9 @@ Row = Mapping[str, Any]
 class Records:
     """The rows of `metrics.csv`, `layers.csv` and `spectra.csv` so far. A file's first row decides its columns."""
 
-    def __init__(self, texts: Mapping[str, str] | None = None) -> None:
+    def __init__(self, texts: Mapping[str, str] | None = None, *, every_spectrum: bool = False) -> None:
         self._texts = dict(texts or {})
+        self._every_spectrum = every_spectrum
 
     @property
     def texts(self) -> dict[str, str]:
@@ -24,10 +25,12 @@ class Records:
     def add_epoch(self, metrics: Row, layers: Sequence[Row], spectra: Sequence[Row]) -> None:
         self._append(METRICS, [metrics])
         self._append(LAYERS, layers)
-        # spectra.csv shows before and after: the rows of epoch 0 and of the newest epoch.
-        start = [row for row in self.rows(SPECTRA) if row["epoch"] == "0"]
-        self._texts.pop(SPECTRA, None)
-        self._append(SPECTRA, [*start, *spectra])
+        if not self._every_spectrum:
+            # spectra.csv shows before and after: the rows of epoch 0 and of the newest epoch.
+            start = [row for row in self.rows(SPECTRA) if row["epoch"] == "0"]
+            self._texts.pop(SPECTRA, None)
+            self._append(SPECTRA, start)
+        self._append(SPECTRA, spectra)
 
     def rows(self, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(io.StringIO(self._texts.get(name, ""))))

@@ -49,7 +49,7 @@ def page(browser, report):
     """The report opened from disk. What it logs, asks for or trips over is kept and must be nothing."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     opened = context.new_page()
-    opened.set_default_timeout(30_000)
+    opened.set_default_timeout(90_000)
     trouble = []
     opened.on("console", lambda message: trouble.append(message.text))
     opened.on("pageerror", lambda error: trouble.append(str(error)))
@@ -176,3 +176,109 @@ def test_a_narrow_screen_does_not_scroll_sideways(page):
         }"""
     )
     assert fits
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A report on a sweep of λ, made in another directory than the runs'."""
+    root = tmp_path_factory.mktemp("swept")
+    for number, lam in enumerate((0.01, 0.1, 1.0)):
+        for seed in range(2):
+            write_run(root, "mine", "cmr", seed=seed, layers=2, options={"lam": lam}, target=(0.5 + number / 10, 9.0))
+    assert main([str(root)]) == 0
+    return root / "report" / "report.html"
+
+
+def test_final_results_show_groups_a_swept_key_and_accuracy_against_kappa(browser, swept):
+    page = browser.new_context().new_page()
+    page.goto(swept.as_uri())
+    page.wait_for_selector("#final-chart .scatterlayer")
+    data = "document.querySelector('#final-chart').data"
+    assert page.evaluate(f"{data}.map(t => t.x.length)") == [2, 2, 2]
+    page.select_option("#final-kind", "regularizer.lam")
+    (series,) = page.evaluate(f"{data}.map(t => [t.x, t.y.length])")
+    assert series == [[0.01, 0.1, 1], 3]
+    assert page.evaluate("document.querySelector('#final-chart').layout.xaxis.type") == "log"
+    page.select_option("#final-kind", "tradeoff")
+    assert page.evaluate("document.querySelector('#final-chart').layout.xaxis.type") == "log"
+    page.context.close()
+
+
+def test_two_groups_layer_maps_stand_side_by_side_on_one_scale(page):
+    maps = [f"document.querySelector('#{name}').data[0]" for name in ("layer-map", "layer-map-2")]
+    assert page.evaluate(f"{maps[0]}.zmax") == page.evaluate(f"{maps[1]}.zmax")
+    first = page.evaluate(f"{maps[0]}.z")
+    assert page.evaluate(f"{maps[1]}.z") != first
+    page.select_option("#layer-group-2", index=0)
+    assert page.evaluate(f"{maps[1]}.z") == first
+
+
+def test_spectra_of_a_layer_before_and_after(page):
+    names = page.evaluate("document.querySelector('#spectrum-chart').data.map(t => t.name)")
+    assert names == ["vanilla, before", "vanilla, after", "CMR, before", "CMR, after"]
+    one = page.evaluate("document.querySelector('#spectrum-chart').data[1].y")
+    page.select_option("#spectrum-layer", index=0)
+    assert page.evaluate("document.querySelector('#spectrum-chart').data[1].y") != one
+
+
+def test_a_click_on_a_run_shows_its_configuration_and_command(page):
+    page.get_by_role("button", name="cmr-kappa_stress-seed1", exact=True).click()
+    dialog = page.locator("#run-details")
+    assert dialog.is_visible()
+    text = dialog.inner_text()
+    assert "regularizer.lam" in text
+    assert "cmr-run" in text
+    page.click("#run-close")
+    assert not dialog.is_visible()
+
+
+def test_the_address_reproduces_the_view(browser, page, report):
+    page.select_option("#experiment", label="standard_baselines")
+    page.locator(".panel select").first.select_option("kappa_max")
+    page.locator("#groups input").first.uncheck()
+    page.select_option("#final-kind", "tradeoff")
+    page.click("#theme")
+    address = page.evaluate("location.href")
+    state = """() => [document.querySelector('#experiment').selectedOptions[0].textContent,
+        document.querySelector('.panel .chart').data.map(t => t.name), document.querySelector('#final-kind').value,
+        document.documentElement.dataset.theme, document.querySelector('.panel .chart').layout.yaxis.title.text]"""
+    expected = page.evaluate(state)
+    other = browser.new_context().new_page()
+    other.goto(address)
+    other.wait_for_selector("#layer-map .heatmaplayer")
+    assert other.evaluate(state) == expected
+    assert expected[0] == "standard_baselines"
+    other.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_series_has_a_contrast_of_three_to_one(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.select_option("#experiment", label="standard_baselines")
+    page.wait_for_function("scheme => document.documentElement.dataset.theme === scheme", arg=scheme)
+    contrasts = page.evaluate(
+        "document.querySelector('.panel .chart').data.filter(t => t.mode === 'lines+markers')"
+        ".map(t => contrast(t.line.color, ink('--panel')))"
+    )
+    assert len(contrasts) == 5
+    assert min(contrasts) >= 3
+
+
+def test_at_420_pixels_a_table_that_scrolls_says_so(page):
+    page.set_viewport_size({"width": 420, "height": 800})
+    page.wait_for_function("document.querySelector('#all-runs .scroll').classList.contains('scrolls')")
+    said = "getComputedStyle(document.querySelector('#all-runs .scroll'), '::before').content"
+    assert "scrolls sideways" in page.evaluate(said)
+
+
+def test_legend_entries_are_short_and_tell_the_long_name_on_hover(browser, tmp_path):
+    long = "a_regularizer_with_a_very_long_name_indeed_for_a_legend"
+    write_run(tmp_path, "mine", long, layers=1)
+    main([str(tmp_path)])
+    page = browser.new_context().new_page()
+    page.goto((tmp_path / "report" / "report.html").as_uri())
+    page.wait_for_selector("#groups label")
+    label = page.locator("#groups label").first
+    assert label.get_attribute("title") == long
+    assert len(label.inner_text()) < 45
+    page.context.close()

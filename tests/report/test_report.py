@@ -172,3 +172,21 @@ def test_an_empty_directory_and_a_wrong_filter_are_one_line(tmp_path, capsys):
 def test_tables_line_up_and_escape():
     assert aligned(["a", "b"], [["κκκ", "1"]]).splitlines() == ["a    b", "───  ─", "κκκ  1"]
     assert markdown(["a|b"], [["<i>\n"]]).splitlines() == ["| a\\|b |", "| --- |", "| &lt;i&gt; |"]
+
+
+def test_the_page_names_no_machine_unless_asked(tmp_path, capsys, monkeypatch):
+    folder = write_run(tmp_path / "runs", layers=1)
+    record = json.loads((folder / "run.json").read_text())
+    secret = "/home/somebody/cluster"
+    record["provenance"] |= {"host": "node17.example", "command": f"{secret}/bin/cmr-run output_root={secret}/out"}
+    record["config"]["dataset"] = {"root": f"{secret}/data"}
+    (folder / "run.json").write_text(json.dumps(record))
+    write_run(tmp_path / "runs", seed=1, layers=1).joinpath("run.json").write_text("{")
+    monkeypatch.chdir(tmp_path)
+    for words, there in ([], False), (["--provenance"], True):
+        assert main(["runs", *words]) == 0
+        html = (tmp_path / "runs" / "report" / "report.html").read_text()
+        own = html.partition("<script>")[0]  # before the library
+        assert [fact in own for fact in (secret, "node17.example")] == [there, there]
+        assert str(tmp_path) not in own or there
+        assert "…/cmr-run" in own or there

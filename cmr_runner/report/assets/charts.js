@@ -27,13 +27,34 @@ function ink(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// Black lines would vanish on a dark page.
-const lineColor = (group) => (group.color === "#000000" ? ink("--text") : group.color);
+const LEAST_CONTRAST = 3;
+const channels = (color) => [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16));
+const hex = (color) => `#${color.map((part) => Math.round(part).toString(16).padStart(2, "0")).join("")}`;
 
-function faded(color) {
-  const [red, green, blue] = [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16));
-  return `rgba(${red},${green},${blue},0.2)`;
+function luminance(color) {
+  const [red, green, blue] = channels(color).map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
+
+function contrast(one, other) {
+  const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}
+
+// A series' colour, moved towards black or white as far as it takes to be seen on the page.
+function readable(color) {
+  const ground = printing ? "#ffffff" : ink("--panel");
+  const goal = luminance(ground) > 0.4 ? [0, 0, 0] : [255, 255, 255];
+  if (color === "#000000") return printing ? color : ink("--text");
+  let seen = color;
+  for (let part = 0.05; contrast(seen, ground) < LEAST_CONTRAST && part <= 1; part += 0.05) {
+    seen = hex(channels(color).map((value, i) => value + part * (goal[i] - value)));
+  }
+  return seen;
+}
+
+const lineColor = (group) => readable(group.color);
+const faded = (color) => `rgba(${channels(color).join(",")},0.2)`;
 
 function meanTraces(group, quantity) {
   const [centre, low, high] = group.curves[quantity] ?? [];
@@ -130,15 +151,18 @@ function makePanel(first) {
   chart.setAttribute("role", "img");
   const panel = { select, button, chart, log: quantityOf(first).log };
   select.addEventListener("change", () => { panel.log = quantityOf(select.value).log; drawPanel(panel); });
-  button.addEventListener("click", () => { panel.log = !panel.log; drawPanel(panel); });
+  button.addEventListener("click", () => { panel.log = !panel.log; drawPanel(panel); keepView(); });
   byId("charts").append(element("div", { className: "panel" }, element("div", { className: "controls" }, select, button), chart));
   return panel;
 }
 
 function drawLayers() {
-  const group = data.groups[byId("layer-group").value];
+  drawLayerMap(byId("layer-map"), data.groups[byId("layer-group").value]);
+  drawLayerMap(byId("layer-map-2"), data.groups[byId("layer-group-2").value]);
+}
+
+function drawLayerMap(target, group) {
   const names = experiment().layers;
-  const target = byId("layer-map");
   const all = experiment().groups.flatMap((i) => data.groups[i].kappa.flat()).filter((k) => k > 0).map(Math.log10);
   if (!group || !all.length) {
     Plotly.purge(target);
@@ -153,8 +177,9 @@ function drawLayers() {
   Object.assign(figure.xaxis, { dtick: Math.max(1, Math.ceil(group.layerEpochs.length / 12)), rangemode: "normal" });
   figure.hovermode = "closest";
   figure.height = Math.max(260, Math.min(40 + 22 * names.length, 900));
-  if (printing) figure.width = PRINTED_WIDTH;
+  if (printing) figure.width = PRINTED_WIDTH / 2 - 30;
   target.style.height = `${figure.height}px`;
+  target.setAttribute("aria-label", `κ of every layer, ${group.label}`);
   Plotly.react(target, [{
     type: "heatmap", x: group.layerEpochs, y: names, z: group.kappa.map((row) => row.map((k) => (k > 0 ? Math.log10(k) : null))),
     customdata: group.kappa, colorscale: "Cividis", zmin: low, zmax: high > low ? high : low + 1,
@@ -167,26 +192,36 @@ function listGroups() {
   const boxes = experiment().groups.map((i) => {
     const group = data.groups[i];
     const box = element("input", { type: "checkbox", checked: shownGroups.has(i) });
-    box.addEventListener("change", () => { box.checked ? shownGroups.add(i) : shownGroups.delete(i); drawCurves(); });
+    box.addEventListener("change", () => { box.checked ? shownGroups.add(i) : shownGroups.delete(i); drawShown(); });
     const swatch = element("span", { className: "swatch" });
     swatch.style.borderTopColor = lineColor(group);
     swatch.style.borderTopStyle = { solid: "solid", dot: "dotted" }[group.dash] ?? "dashed";
-    return element("label", {}, box, swatch, `${group.label} (n = ${group.n})`);
+    return element("label", { title: group.label }, box, swatch, `${group.short} (n = ${group.n})`);
   });
   const every = element("button", { type: "button", textContent: "All" });
   const none = element("button", { type: "button", textContent: "None" });
-  every.addEventListener("click", () => { experiment().groups.forEach((i) => shownGroups.add(i)); listGroups(); drawCurves(); });
-  none.addEventListener("click", () => { experiment().groups.forEach((i) => shownGroups.delete(i)); listGroups(); drawCurves(); });
+  every.addEventListener("click", () => { experiment().groups.forEach((i) => shownGroups.add(i)); listGroups(); drawShown(); keepView(); });
+  none.addEventListener("click", () => { experiment().groups.forEach((i) => shownGroups.delete(i)); listGroups(); drawShown(); keepView(); });
   byId("groups").replaceChildren(byId("groups").querySelector("legend"), ...boxes, every, none);
 }
 
 const panels = FIRST_QUANTITIES.map((id) => (quantityOf(id) ?? data.quantities[0])?.id).filter(Boolean).map(makePanel);
 const drawCurves = () => panels.forEach(drawPanel);
-const drawAll = () => { listGroups(); drawCurves(); drawLayers(); };
+const drawShown = () => { drawCurves(); drawFinal(); drawSpectra(); };
+const drawAll = () => { listGroups(); drawShown(); drawLayers(); };
+
+function fillChoices() {
+  const logged = experiment().groups.filter((i) => data.groups[i].layerEpochs.length).map((i) => [i, data.groups[i].label]);
+  ["layer-group", "layer-group-2"].forEach((id) => byId(id).replaceChildren(...options(logged)));
+  if (logged.length > 1) byId("layer-group-2").value = logged[1][0];
+  const kinds = [["groups", "accuracy by group"], ["tradeoff", "accuracy against κ"]];
+  byId("final-kind").replaceChildren(...options([...kinds, ...experiment().dependences.map((one) => [one.key, `accuracy over ${one.key}`])]));
+  byId("spectrum-layer").replaceChildren(...options(experiment().spectra.map((name, i) => [i, name])));
+  byId("spectrum-layer").value = Math.floor(experiment().spectra.length / 2);
+}
 
 function chooseExperiment() {
-  const logged = experiment().groups.filter((i) => data.groups[i].layerEpochs.length);
-  byId("layer-group").replaceChildren(...options(logged.map((i) => [i, data.groups[i].label])));
+  fillChoices();
   drawAll();
 }
 
@@ -209,7 +244,7 @@ function setPrinting(now) {
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 setTheme(prefersDark.matches ? "dark" : "light");
 prefersDark.addEventListener("change", () => { setTheme(prefersDark.matches ? "dark" : "light"); drawAll(); });
-byId("theme").addEventListener("click", () => { setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"); drawAll(); });
+byId("theme").addEventListener("click", () => { setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"); drawAll(); keepView(); });
 addEventListener("beforeprint", () => setPrinting(true));
 addEventListener("afterprint", () => setPrinting(false));
 
@@ -217,6 +252,5 @@ data.experiments.forEach((one) => one.groups.slice(0, MOST_GROUPS_AT_FIRST).forE
 byId("experiment").append(...options(data.experiments.map((one, i) => [i, one.name])));
 byId("experiment").addEventListener("change", chooseExperiment);
 byId("mode").addEventListener("change", drawCurves);
-byId("layer-group").addEventListener("change", drawLayers);
+["layer-group", "layer-group-2"].forEach((id) => byId(id).addEventListener("change", drawLayers));
 pickedListeners.push(drawCurves);
-chooseExperiment();
