@@ -24,7 +24,7 @@ def say(text: str, stream: TextIO | None = None) -> None:
     """Print a line. If whoever read it has gone, stop as if told to; a terminal that has gone sends a signal."""
     stream = stream or sys.stdout
     try:
-        print(text, file=stream, flush=True)
+        print(f"{text}\n", end="", file=stream, flush=True)  # in one piece: jobs share the terminal
     except BrokenPipeError:
         _discard(stream.fileno())  # Python's own flush at the end must not complain of it either
         STOP.request(signal.SIGPIPE)
