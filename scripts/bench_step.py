@@ -4,9 +4,9 @@
     python scripts/bench_step.py [--network paper,wide,resnet18,vit,gpt2] [--threads 2] [--rounds 15] [--slow] [...]
 
 Vanilla: the same network, torch's default Adam, a plain loop. The others take their step as a user of the drop-in
-would (fused Adam, gradients clipped at 5.0), with nothing set for the whole process. One process, round-robin, so that
-a busy machine disturbs all alike; minimum and median of all steps, three in a row each turn. `start()`: called before
-the forward, which lets CMR begin early where that pays. `--cpu` counts the process's CPU time instead of the wall
+would (fused Adam, gradients clipped at 5.0); keep_freed_memory() is called for all of them, vanilla included. One
+process, round-robin, so that a busy machine disturbs all alike; minimum and median of all steps, three in a row each
+turn. `start()`: called before the forward, which lets CMR begin early where that pays. `--cpu` counts the process's CPU time instead of the wall
 clock: with `--threads 1` that is the measure for a machine that others use. `--slow` adds the methods that take seconds
 per round. `--memory`: the peak of memory beyond vanilla's, each in a process of its own, as a multiple of the
 regularised weights.
@@ -26,6 +26,7 @@ from torch import nn
 from cmr_runner.regularizers import CMR, SRIP, Orthogonal, Regularizer, SoftOrthogonality, SpectralNorm, find_layers
 from cmr_runner.regularizers.layers import LayerRule
 from cmr_runner.spectral import moments
+from cmr_runner.spectral.engines import keep_freed_memory
 from cmr_runner.training.clipping import clip_
 
 Step = Callable[[], None]
@@ -179,6 +180,7 @@ def main() -> None:
     if unknown := [name for name in networks if name not in CASES]:
         parser.error(f"argument --network: {unknown[0]} is none of {', '.join(CASES)}")
     torch.set_num_threads(arguments.threads)
+    keep_freed_memory()
     for network in networks:
         made = contenders(network, arguments.slow)
         if arguments.only:

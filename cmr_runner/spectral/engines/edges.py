@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from cmr_runner.spectral.decomposition import NonFiniteError, check_finite
-from cmr_runner.spectral.engines.lanczos import RowsTimesGram, krylov_space, quick_krylov_space, ritz_edges, row_lengths
+from cmr_runner.spectral.engines.lanczos import RowsTimesGram, krylov_space, ritz_edges, row_lengths
 
 ACCEPTED_RESIDUAL = 0.05  # of the spread: gaps grow with its square, and on real runs it is rarely passed
 RELATIVE_RESIDUAL = 0.25  # of λ_min + ε: past it, σ_min is not known well enough for the slope of ρ_cond
 INVERSE_STEPS = 6
-QUICK_STEPS = 16  # with more, a basis that was orthogonalised once is rarely orthonormal
 FLOAT32_GRAM = 1e-4  # λ_min/λ_max that a float32 Gram matrix still resolves to three digits
 
 
@@ -57,11 +56,7 @@ def weight_edges(W: Tensor, start: Tensor, steps: int) -> tuple[Edges, Tensor]:
         Y.append(torch.bmm(X, W.mT))
         return torch.bmm(Y[-1], W)
 
-    space = quick_krylov_space(times_gram, start, steps) if steps <= QUICK_STEPS else None
-    if space is None:
-        Y.clear()
-        space = krylov_space(times_gram, start, steps)
-    Q, QG = space
+    Q, QG = krylov_space(times_gram, start, steps)
     images = torch.cat(Y, 1)  # (B, steps, M)
     H = torch.bmm(images, images.mT).double()
     if not torch.isfinite(H.sum()):  # every entry of W is in it

@@ -15,8 +15,6 @@ RowsTimesGram = Callable[[Tensor], Tensor]  # X (B, k, r) -> X G
 
 TRACE = 0.03  # times √eps of ‖qG‖: far above rounding, far below what moves a Ritz value
 
-ORTHOGONAL = 1e-4  # |QQᵀ − I| up to which a basis passes for orthonormal: σ is then as good as 1e-4 of itself
-
 
 class RitzEdges(NamedTuple):
     """The greatest and the least Ritz pair, in this order along dim 1."""
@@ -37,27 +35,6 @@ def ritz_edges(times_gram: RowsTimesGram, start: Tensor, steps: int) -> RitzEdge
     theta, S = theta[:, [-1, 0]].to(start), S[:, :, [-1, 0]].mT.to(start)  # (B, 2), (B, 2, steps)
     X = torch.bmm(S, Q)
     return RitzEdges(X, row_lengths(torch.bmm(S, QG) - theta.unsqueeze(-1) * X).squeeze(-1))
-
-
-def quick_krylov_space(times_gram: RowsTimesGram, start: Tensor, steps: int) -> tuple[Tensor, Tensor] | None:
-    """`krylov_space` orthogonalised once instead of twice, None where that was not enough: the result is checked.
-
-    It is enough while no new row is a small remainder of its product, so not for a spectrum of nearly equal values.
-    """
-    B, r = start.shape
-    Q = start.new_empty(B, steps, r)
-    Q_t, rows = Q.mT, Q.split(1, 1)
-    products: list[Tensor] = []
-    w = start.unsqueeze(1)
-    for j in range(steps):
-        product = times_gram(torch.div(w, row_lengths(w), out=rows[j]))
-        products.append(product)
-        if j + 1 < steps:
-            w = _without(product, Q[:, : j + 1], Q_t[:, :, : j + 1])
-    gaps = torch.bmm(Q, Q_t)
-    gaps.diagonal(dim1=-2, dim2=-1).sub_(1)
-    # max would pass over nan; a comparison with it is false
-    return (Q, torch.cat(products, 1)) if bool(gaps.abs().amax() < ORTHOGONAL) else None
 
 
 def krylov_space(times_gram: RowsTimesGram, start: Tensor, steps: int) -> tuple[Tensor, Tensor]:
