@@ -6,10 +6,10 @@
 Vanilla: the same network, torch's default Adam, a plain loop. The others take their step as a user of the drop-in
 would (fused Adam, gradients clipped at 5.0); keep_freed_memory() is called for all of them, vanilla included. One
 process, round-robin, so that a busy machine disturbs all alike; minimum and median of all steps, three in a row each
-turn. `start()`: called before the forward, which lets CMR begin early where that pays. `--cpu` counts the process's CPU time instead of the wall
-clock: with `--threads 1` that is the measure for a machine that others use. `--slow` adds the methods that take seconds
-per round. `--memory`: the peak of memory beyond vanilla's, each in a process of its own, as a multiple of the
-regularised weights.
+turn. `start()`: called before the forward, which lets CMR begin early where that pays. `--cpu` counts the process's CPU
+time instead of the wall clock: with `--threads 1` that is the measure for a machine that others use. `--slow` adds the
+methods that take seconds per round. `--memory`: the peak of memory beyond vanilla's, each in a process of its own, as a
+multiple of the regularised weights.
 """
 
 import argparse
