@@ -11,7 +11,7 @@ output=${CMR_OUTPUT:-outputs/paper}
 experiments=("$@")
 if [ $# -eq 0 ]; then
   experiments=(kappa_stress standard_baselines ablation_terms controls ablation_mixing sweep_lambda_rho rivals)
-  experiments+=(sweep_lambda engines ablation_batch ablation_epsilon ablation_sn rivals_sn diagnostics prescribed_kappa)
+  experiments+=(sweep_lambda engines ablation_refresh ablation_every ablation_alpha2 ablation_batch ablation_epsilon ablation_sn rivals_sn diagnostics prescribed_kappa)
 fi
 
 # Rounding depends on the vector instructions, and training magnifies it. The committed results were made with AVX2, which
