@@ -23,13 +23,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
 from cmr_runner.commands.composition import config_directory, plain_config
 from cmr_runner.commands.entry import main as cmr_run
+from cmr_runner.commands.settings import GROUPS, Settings
 from cmr_runner.runs.columns import CHECKPOINT, MODEL, PREVIOUS_CHECKPOINT, RUN_FILE, TABLES, TIME_COLUMNS
 from cmr_runner.runs.identity import leaves
 
@@ -51,10 +52,9 @@ VALUES = (
     *("99999999999999999999", "true", "[]", "[1,2]", "{a: 1}", "'a b'", "../x", "$HOME", "κ"),
 )
 TOP_LEVEL = (
-    *("seed", "device", "threads", "spectral_threads", "output_root", "force", "on_failure", "progress", "debug"),
-    *("hydra.run.dir", "hydra.job.chdir", "hydra.output_subdir", "hydra.sweep.dir", "hydra.sweeper.max_batch_size"),
+    *(field.name for field in fields(Settings)),
+    *("output_root", "hydra.run.dir", "hydra.job.chdir", "hydra.sweep.dir", "hydra.sweeper.max_batch_size"),
 )
-GROUPS = ("model", "init", "regularizer", "optimizer", "trainer", "dataset")
 OFFLINE = ("synthetic", "digits")
 EXIT_CODES = (0, 1, 2, 3)
 SECONDS = 20.0  # of computing, until a case that goes on is told to stop; and again until it is killed
