@@ -112,8 +112,8 @@ class Fuzzer:
     def configurations(self, count: int | None) -> None:
         weights = self.place()
         self.needed(weights, *TINY, "hydra.run.dir=outputs/single/w")
-        cases = [(words, key, value) for words, key in keys(weights / "outputs/single/w" / MODEL) for value in VALUES]
-        cases += [(words, key, "") for words, key in keys(weights / "outputs/single/w" / MODEL)]  # taken away
+        found = list(keys(weights / "outputs/single/w" / MODEL))
+        cases = [(words, key, value) for words, key in found for value in (*VALUES, "")]  # "": taken away
         self.random.shuffle(cases)
         for words, key, value in cases[:count]:
             if self.out_of_time():
