@@ -39,7 +39,7 @@ def runs_parser(prog: str, description: str, out: str) -> OneLineParser:
     return parser
 
 
-def chosen_runs(parser: OneLineParser, options: argparse.Namespace) -> tuple[list[Run], list[str]]:
+def chosen_runs(parser: OneLineParser, options: argparse.Namespace, quiet: bool = False) -> tuple[list[Run], list[str]]:
     """The runs meant by the arguments, and notes on what could not be read, which also go to standard error."""
     runs, notes = found_runs(parser, options.paths)
     if not runs:
@@ -51,7 +51,8 @@ def chosen_runs(parser: OneLineParser, options: argparse.Namespace) -> tuple[lis
     except SelectionError as error:
         parser.error(f"argument --filter: {error}")
     notes += run_notes(chosen)
-    say_notes(parser.prog, notes)
+    if not quiet:
+        say_notes(parser.prog, notes)
     return chosen, notes
 
 
@@ -84,3 +85,12 @@ def exit_code(prog: str, work: Callable[[], int]) -> int:
         print(file=sys.stderr)
         return INTERRUPTED
     return 1
+
+
+def whole_number(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
+        return int(text)
+
+    return parse

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from cmr_runner.commands.arguments import INTERRUPTED, OneLineParser, chosen_runs, exit_code, runs_parser
+from cmr_runner.commands.arguments import INTERRUPTED, OneLineParser, chosen_runs, exit_code, runs_parser, whole_number
 from cmr_runner.commands.settings import cores
 from cmr_runner.figures.catalogue import FIGURES, NAMES, Figure, by_figure
 from cmr_runner.figures.drawing import Target, jobs_of, outcomes, write_captions
@@ -124,7 +124,7 @@ def _parser() -> OneLineParser:
         metavar="F,F",
         help="file formats, of png, pdf and svg (default: png)",
     )
-    parser.add_argument("--dpi", type=_whole_number(30, 1200), default=200, help="of PNG files (default: 200)")
+    parser.add_argument("--dpi", type=whole_number(30, 1200), default=200, help="of PNG files (default: 200)")
     usual = ", ".join(figure.name for figure in FIGURES if figure.default)
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument(
@@ -136,12 +136,12 @@ def _parser() -> OneLineParser:
         "--list", action="store_true", help="say what is there, a table of groups of runs; draw nothing"
     )
     parser.add_argument(
-        "--jobs", type=_whole_number(1, 256), default=cores(), help="processes that draw (default: all cores)"
+        "--jobs", type=whole_number(1, 256), default=cores(), help="processes that draw (default: all cores)"
     )
     parser.add_argument("--watch", action="store_true", help="redraw when runs change, until interrupted")
     parser.add_argument(
         "--every",
-        type=_whole_number(1, 3600),
+        type=whole_number(1, 3600),
         default=5,
         metavar="SECONDS",
         help="how often --watch looks (default: 5)",
@@ -156,15 +156,6 @@ def _one_of(allowed: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
             if word not in allowed:
                 raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(allowed)}")
         return words
-
-    return parse
-
-
-def _whole_number(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not text.isdecimal() or not low <= int(text) <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
-        return int(text)
 
     return parse
 

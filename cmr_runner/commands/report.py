@@ -1,12 +1,23 @@
 """cmr-report: one self-contained HTML page on all runs, with the same summary as CSV and Markdown."""
 
 import argparse
+import hashlib
 import sys
 from collections.abc import Sequence
 from functools import partial
+from html import escape
 from pathlib import Path
 
-from cmr_runner.commands.arguments import OneLineParser, chosen_runs, exit_code, found_runs, runs_parser
+from cmr_runner.commands.arguments import (
+    NothingFound,
+    OneLineParser,
+    chosen_runs,
+    exit_code,
+    found_runs,
+    runs_parser,
+    whole_number,
+)
+from cmr_runner.commands.plot import state
 from cmr_runner.runs.integrity import FILES, file_damage
 
 
@@ -22,10 +33,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--verify", action="store_true", help="check the digests of all files that the runs keep; write nothing"
     )
+    parser.add_argument(
+        "--serve", action="store_true", help="show the report in a browser on this machine, and follow runs that go on"
+    )
+    parser.add_argument("--port", type=whole_number(0, 65535), default=0, help="of --serve (default: one that is free)")
     options = parser.parse_args(argv)
     options.paths = options.paths or [Path("outputs")]
     options.out = options.out or options.paths[0] / "report"
-    return exit_code(parser.prog, partial(verify if options.verify else report, parser, options))
+    work = verify if options.verify else serve if options.serve else report
+    return exit_code(parser.prog, partial(work, parser, options))
+
+
+def serve(parser: OneLineParser, options: argparse.Namespace) -> int:
+    """Serve the page on loopback until interrupted."""
+    from cmr_runner.report.files import report_page
+    from cmr_runner.report.live import LiveServer
+
+    found_runs(parser, options.paths)
+    places = [str(path) for path in options.paths]
+
+    def page() -> str:
+        try:
+            runs, notes = chosen_runs(parser, options, quiet=True)
+        except NothingFound as error:
+            return f"<!doctype html><title>cmr-report</title><body><p>{escape(str(error))}</p></body>"
+        return report_page(runs, notes, places, options.provenance)
+
+    def digest() -> str:
+        return hashlib.sha256(repr(sorted(state(options.paths))).encode()).hexdigest()
+
+    with LiveServer(page, digest, options.port) as server:
+        print(f"{server.address} follows {', '.join(places)} (Ctrl-C ends)", flush=True)
+        server.serve_forever()
+    return 0
 
 
 def verify(parser: OneLineParser, options: argparse.Namespace) -> int:

@@ -31,6 +31,10 @@ def write_report(
     return summary_text(found, comparisons)
 
 
+def report_page(runs: Sequence[Run], notes: Sequence[str], places: Sequence[str], provenance: bool) -> str:
+    return page(experiments(runs), reproduction(runs), notes, places, provenance)
+
+
 def summary_text(found: Sequence[tuple[str, Sequence[Group]]], comparisons: Sequence[Comparison]) -> str:
     parts = [f"{name}\n{aligned(HEADER, summary_rows(groups))}" for name, groups in found]
     parts += [TABLE_NOTE]

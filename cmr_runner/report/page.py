@@ -60,10 +60,10 @@ def page(
         parts = {name: without_paths(text) for name, text in parts.items()}
     parts |= {
         "plotly": get_plotlyjs(),
-        "style": _file("report.css"),
-        "script": _file("tables.js") + _file("charts.js") + _file("views.js"),
+        "style": asset("report.css"),
+        "script": asset("tables.js") + asset("charts.js") + asset("views.js"),
     }
-    return re.sub(r"\{\{ (\w+) \}\}", lambda match: parts[match[1]], _file("report.html"))
+    return re.sub(r"\{\{ (\w+) \}\}", lambda match: parts[match[1]], asset("report.html"))
 
 
 def without_paths(text: str) -> str:
@@ -220,5 +220,5 @@ def _count(n: int, noun: str) -> str:
     return f"{n} {noun}{'s' * (n != 1)}"
 
 
-def _file(name: str) -> str:
+def asset(name: str) -> str:
     return (files("cmr_runner.report") / "assets" / name).read_text(encoding="utf-8")

@@ -1,5 +1,6 @@
 """The report in a real browser: Debian's Chromium, driven by playwright."""
 
+import re
 import shutil
 
 import pytest
@@ -29,7 +30,7 @@ ODD_NAME = "x <img src=y onerror=alert(1)> 'q\""
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
-    write_kappa_stress(root, seeds=2, layers=3)
+    write_kappa_stress(root, seeds=3, layers=3)
     write_run(root, method="none", seed=9, status="diverged", layers=3, name=ODD_NAME)
     write_baselines(root, seeds=1, epochs=6, layers=2)
     assert main([str(root)]) == 0
@@ -82,9 +83,9 @@ def test_the_page_loads_with_all_charts_and_no_trouble(page):
     assert page.locator(".panel .main-svg").first.is_visible()
     assert page.locator(".panel .chart .plot-container").count() == 4
     assert chart(page, 0, "data.filter(t => t.mode === 'lines+markers').map(t => t.name)") == [
-        "vanilla (n = 2)",
+        "vanilla (n = 3)",
         "vanilla, seed 9",
-        "CMR (n = 2)",
+        "CMR (n = 3)",
     ]
     assert page.get_by_text(ODD_NAME).count() > 0
     assert "cloud" not in page.locator(".panel .modebar").first.inner_html().lower()
@@ -107,7 +108,7 @@ def test_a_heading_sorts_up_then_down_by_number(page):
 def test_words_and_columns_filter_the_runs(page):
     page.fill("#search", "cmr kappa_stress")
     assert set(column(page, "regularizer")) == {"cmr"}
-    assert page.locator("#count").inner_text() == "2 of 10 runs"
+    assert page.locator("#count").inner_text() == "3 of 12 runs"
     page.fill("#search", "")
     page.select_option("select[data-field=status]", "diverged")
     assert column(page, "run") == [ODD_NAME]
@@ -139,7 +140,7 @@ def test_experiment_quantity_mode_and_groups_can_be_picked(page):
     assert "vanilla (n = 1)" not in chart(page, 0, "data.map(t => t.name)")
     page.select_option("#experiment", label="kappa_stress")
     page.select_option("#mode", "runs")
-    assert chart(page, 0, "data.length") == 5
+    assert chart(page, 0, "data.length") == 7
 
 
 def test_hovering_tells_values(page):
@@ -149,7 +150,7 @@ def test_hovering_tells_values(page):
         page.mouse.move(box["x"] + box["width"] * part, box["y"] + box["height"] / 2)
     page.wait_for_selector(".hoverlayer .legend")
     text = page.locator(".panel .chart").nth(2).locator(".hoverlayer").text_content()
-    assert "CMR (n = 2) : 2.774" in text
+    assert re.search(r"CMR \(n = 3\) : \d", text)
 
 
 def test_dark_and_light_and_print_change_the_colours(page):
@@ -187,6 +188,17 @@ def swept(tmp_path_factory):
             write_run(root, "mine", "cmr", seed=seed, layers=2, options={"lam": lam}, target=(0.5 + number / 10, 9.0))
     assert main([str(root)]) == 0
     return root / "report" / "report.html"
+
+
+def test_two_seeds_are_drawn_themselves_without_a_band(browser, swept):
+    page = browser.new_context().new_page()
+    page.goto(swept.as_uri())
+    page.wait_for_selector(".panel .chart .scatterlayer")
+    traces = page.evaluate("document.querySelector('.panel .chart').data.map(t => [t.name, t.fill ?? null])")
+    assert len(traces) == 9
+    assert [fill for _, fill in traces] == [None] * 9
+    assert traces[1][0].endswith("seed 0")
+    page.context.close()
 
 
 def test_final_results_show_groups_a_swept_key_and_accuracy_against_kappa(browser, swept):
@@ -266,7 +278,7 @@ def test_every_series_has_a_contrast_of_three_to_one(page, scheme):
 
 def test_at_420_pixels_a_table_that_scrolls_says_so(page):
     page.set_viewport_size({"width": 420, "height": 800})
-    page.wait_for_function("document.querySelector('#all-runs .scroll').classList.contains('scrolls')")
+    page.wait_for_function("() => document.querySelector('#all-runs .scroll').classList.contains('scrolls')")
     said = "getComputedStyle(document.querySelector('#all-runs .scroll'), '::before').content"
     assert "scrolls sideways" in page.evaluate(said)
 

@@ -96,7 +96,8 @@ function groupTraces(group, quantity) {
   const runs = group.runs.filter(picked).map((i) => data.runs[i]);
   const complete = runs.filter((run) => run.complete);
   const asMean = byId("mode").value === "mean" && complete.length > 0 && complete.length === group.n;
-  const single = asMean ? runs.filter((run) => !run.complete) : runs;
+  // Two seeds have no interval: they are drawn themselves.
+  const single = asMean ? runs.filter((run) => !run.complete || group.n === 2) : runs;
   return [...(asMean ? meanTraces(group, quantity) : []), ...single.map((run) => runTrace(run, group, quantity))];
 }
 

@@ -1,0 +1,54 @@
+"""cmr-report --serve: a page on loopback that follows the runs."""
+
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from synthetic_runs import write_run
+
+from .test_browser import CHROMIUM, browser, playwright  # noqa: F401 (a fixture)
+
+
+@pytest.fixture
+def served(tmp_path):
+    """The real command on two runs: where the runs are, and the address it printed."""
+    for seed in range(2):
+        write_run(tmp_path, seed=seed, layers=1)
+    command = [sys.executable, "-m", "cmr_runner.commands.report", str(tmp_path), "--serve"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    yield tmp_path, process.stdout.readline().split()[0]
+    process.terminate()
+    process.communicate()
+
+
+def test_only_this_machine_under_its_own_name_is_answered(served):
+    _, address = served
+    assert address.startswith("http://127.0.0.1:")
+    before = urllib.request.urlopen(f"{address}state").read()
+    assert urllib.request.urlopen(f"{address}state").read() == before
+    write_run(served[0], seed=7, layers=1)
+    assert urllib.request.urlopen(f"{address}state").read() != before
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(urllib.request.Request(address, headers={"Host": "elsewhere.example"}))
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{address}run.json")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
+def test_the_page_follows_the_runs_and_keeps_its_view(served, browser):  # noqa: F811
+    root, address = served
+    page = browser.new_context().new_page()
+    page.set_default_timeout(90_000)
+    page.goto(address)
+    page.wait_for_selector("#layer-map .heatmaplayer")
+    assert "2 runs" in page.title()
+    page.select_option("#mode", "runs")
+    write_run(root, seed=2, status="running", rows=2, layers=1)
+    page.wait_for_function("() => document.title.includes('3 runs')")
+    page.wait_for_selector("#layer-map .heatmaplayer")
+    assert page.input_value("#mode") == "runs"
+    assert page.inner_text("#live") == "live"
+    page.context.close()
