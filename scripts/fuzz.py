@@ -55,6 +55,7 @@ TOP_LEVEL = (
     *(field.name for field in fields(Settings)),
     *("output_root", "hydra.run.dir", "hydra.job.chdir", "hydra.sweep.dir", "hydra.sweeper.max_batch_size"),
 )
+SMALLEST = {"plain": ("model.depth=8",), "resnet": ("model.depth=8",)}  # where TINY's is too small
 OFFLINE = ("synthetic", "digits")
 EXIT_CODES = (0, 1, 2, 3)
 SECONDS = 20.0  # of computing, until a case that goes on is told to stop; and again until it is killed
@@ -76,6 +77,7 @@ class Fuzzer:
         self.root, self.random, self.deadline = root, random.Random(seed), deadline
         self.counts: Counter[str] = Counter()
         self.broken: list[str] = []
+        self._runs: dict[tuple[str, ...], bool] = {}
         self._number = 0
 
     def place(self) -> Path:
@@ -118,7 +120,18 @@ class Fuzzer:
         for words, key, value in cases[:count]:
             if self.out_of_time():
                 return
-            self.configuration(words, key, value)
+            if self.runs(words):
+                self.configuration(words, key, value)
+            else:  # it needs another data set than the small one
+                self.counts["configurations: left out"] += 1
+
+    def runs(self, words: tuple[str, ...]) -> bool:
+        """Whether a choice runs as it is, before any value is made a bad one."""
+        if words not in self._runs:
+            place = self.place()
+            self._runs[words] = run(place, *words).code == 0
+            shutil.rmtree(place)
+        return self._runs[words]
 
     def configuration(self, words: tuple[str, ...], key: str, value: str) -> None:
         place = self.place()
@@ -217,7 +230,8 @@ def keys(weights: Path) -> Iterator[tuple[tuple[str, ...], str]]:
             found = [key for key, _ in leaves(node, f"{group}.") if "._" not in key]
             # What TINY sets of another option of the group, this one may not have.
             base = [word for word in TINY if not word.startswith(f"{group}.") or word.partition("=")[0] in found]
-            yield from (((*base, *choice), key) for key in found)
+            words = (*base, *choice, *SMALLEST.get(file.stem, ()))
+            yield from ((words, key) for key in found)
     yield from ((TINY, key) for key in TOP_LEVEL)
 
 

@@ -88,7 +88,8 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     if not alone and node.mode != RunMode.MULTIRUN:
         raise Mistake(f"hydra/launcher={launcher} is for sweeps: add -m")
     directory = Path(node.runtime.output_dir)
-    check_below(output_root(cfg), "hydra.sweep.subdir", directory)
+    # The working directory may be the run's own by now (hydra.job.chdir).
+    check_below(Path(node.runtime.cwd) / output_root(cfg), "hydra.sweep.subdir", directory)
     config = composition.plain_config(cfg)
     settings = settings_of(config, alone=alone and processes() == 1)
     identity = composition.identity_of(cfg, node)

@@ -113,6 +113,12 @@ def test_a_mistake_is_one_line_that_names_the_key_and_exits_with_2(word: str, na
     assert [path.name for path in tmp_path.glob("outputs/*/*")] in ([], [".locks"])
 
 
+def test_a_run_may_have_its_directory_as_the_working_directory(tmp_path: Path) -> None:
+    done = call(tmp_path, "trainer.epochs=1", "hydra.job.chdir=true")
+    assert done.returncode == 0, done.stderr
+    assert record(only_directory(tmp_path))["status"] == "completed"
+
+
 def test_debug_brings_the_traceback_of_a_mistake(tmp_path: Path) -> None:
     done = call(tmp_path, "regularizer=cmrr", "debug=true")
     assert done.returncode == 2
