@@ -34,6 +34,15 @@ def test_every_quantity_is_of_a_declared_column():
     assert {quantity.column for quantity in (*QUANTITIES, *SUMMARY, *BY_EPOCH)} <= declared
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_the_design_page_explains_every_column(name):
+    section = (ROOT / "docs" / "design.md").read_text().split(f"### {name}\n")[1].split("\n#")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    present = {True: "always", False: "where it applies"}
+    expected = [(column.name, column.meaning.replace("|", r"\|"), present[column.always]) for column in TABLES[name]]
+    assert rows == [f"| `{name}` | {meaning} | {when} |" for name, meaning, when in expected]
+
+
 def test_a_row_is_ordered_by_the_contract_and_keeps_what_a_plug_in_adds():
     row = {"mine": 1, "weight_4": 4, "weight_3": 3, "fallbacks": 0, "lr": 0.1}
     made = list(in_column_order(row | dict.fromkeys(reversed(columns.METRICS_COLUMNS), 0)))
