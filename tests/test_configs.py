@@ -23,6 +23,7 @@ SMALL = [
     "trainer.epochs=1",
     "trainer.batch_size=8",
 ]
+# A model that is not named here is trained at its own size.
 SMALL_MODEL = {
     "mlp": ["model.depth=3", "model.width=12"],
     "cnn": ["model.channels=[4,6]"],
@@ -46,7 +47,7 @@ FAMILIES = {
 
 def composed(*overrides: str, model: str = "mlp") -> DictConfig:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", overrides=[*SMALL, f"model={model}", *SMALL_MODEL[model], *overrides])
+        return compose("config", overrides=[*SMALL, f"model={model}", *SMALL_MODEL.get(model, ()), *overrides])
 
 
 @functools.cache
@@ -129,7 +130,7 @@ def test_every_pair_of_families_runs_through_the_command_on_digits(
 ) -> None:
     digits = ("dataset=digits", "dataset.train_limit=16", "dataset.test_limit=8", *SMALL[-2:], "progress=none")
     for choices in (run for run in pairs() if run["regularizer"] == regularizer):
-        words = [f"{group}={option}" for group, option in choices.items()] + SMALL_MODEL[choices["model"]]
+        words = [f"{group}={option}" for group, option in choices.items()] + SMALL_MODEL.get(choices["model"], [])
         if choices["init"] == "checkpoint":
             words.append(f"init.path={saved_weights[choices['model']]}")
         done = call(tmp_path, *words, base=digits)
