@@ -1,6 +1,6 @@
-"""The paper's claims T1, T2, T4, T5 and T8 (FACTS of the paper): each test fails if its claim does.
+"""The paper's claims on one layer: descent, log κ, invariance, the gradient of ρ_cond, the first moments.
 
-T3 is in test_moment_bounds.py, T6 and T7 in test_network_bounds.py.
+Its lemma on moment gradients is in test_moment_bounds.py, its claims on networks are in test_network_bounds.py.
 """
 
 import math
@@ -33,7 +33,7 @@ def proxy(W):
     return rho_cond(singular_values(W), EPS)
 
 
-# T1: the descent identity
+# the descent identity
 
 
 def flow(W, step, steps, eta=1.0):
@@ -47,7 +47,7 @@ def flow(W, step, steps, eta=1.0):
 
 
 @pytest.mark.parametrize("eta", [0.5, 2.0])
-def test_t1_descent_identity_along_the_integrated_flow(eta):
+def test_descent_identity_along_the_integrated_flow(eta):
     """ρ(0) − ρ(t) = ∫ η‖∇ρ‖², with an error of Euler's first order: halving the step halves it."""
     W = with_spectrum(torch.tensor([3.0, 2.0, 1.5, 1.0, 0.5]), 6, 5)
     errors = []
@@ -59,7 +59,7 @@ def test_t1_descent_identity_along_the_integrated_flow(eta):
         assert coarse / fine == pytest.approx(2, rel=0.1)
 
 
-def test_t1_flow_follows_its_exact_solution():
+def test_descent_flow_follows_its_exact_solution():
     """Off the edges nothing moves; σ_max² falls as σ₀² − 2ηt, and ½σ_min² + ε log σ_min grows as ηt."""
     start, t = torch.tensor([3.0, 2.0, 1.5, 1.0, 0.5], dtype=torch.float64), 0.2
     *_, W = flow(with_spectrum(start, 6, 5), t / 500, 500)
@@ -70,7 +70,7 @@ def test_t1_flow_follows_its_exact_solution():
     assert grown.item() == pytest.approx(t, rel=5e-3)
 
 
-def test_t1_derivative_along_minus_the_gradient_is_minus_its_square():
+def test_descent_derivative_along_minus_the_gradient_is_minus_its_square():
     W = with_spectrum(geometric(30, 6), 6, 8)
     gradient, h = rho_cond_gradient(W, EPS), 1e-7
     slope = (proxy(W - h * gradient) - proxy(W + h * gradient)) / (2 * h)
@@ -89,7 +89,7 @@ def descend(optimizer, steps, **options):
     return torch.tensor(path)
 
 
-def test_t1_discrete_descent_under_sgd():
+def test_descent_under_sgd():
     """Every small step descends, and a training-sized rate carries ρ_cond to less than half."""
     path = descend(torch.optim.SGD, 100, lr=1e-5)
     assert (path.diff() < 0).all()
@@ -97,7 +97,7 @@ def test_t1_discrete_descent_under_sgd():
     assert path[-1] < 0.5 * path[0]
 
 
-def test_t1_discrete_descent_under_adam():
+def test_descent_under_adam():
     """A trend, as the paper says, not every step: each window's mean is below the one before it."""
     path = descend(torch.optim.Adam, 200, lr=2e-3)
     assert path[-1] < 0.5 * path[0]
@@ -105,11 +105,11 @@ def test_t1_discrete_descent_under_adam():
     assert (windows.diff() < 0).all()
 
 
-# T2: ρ_cond and log κ
+# ρ_cond and log κ
 
 
 @given(sigma=spectra(), eps=st.floats(1e-12, 1.0))
-def test_t2_log_kappa_identity_to_machine_precision(sigma, eps):
+def test_log_kappa_identity_to_machine_precision(sigma, eps):
     if sigma[-1] <= 1e-100:
         sigma = sigma + 1e-3  # κ is infinite at σ_min = 0, and so is the right-hand side
     log_kappa = condition_number(sigma).log()
@@ -118,7 +118,7 @@ def test_t2_log_kappa_identity_to_machine_precision(sigma, eps):
     assert (log_kappa - right).abs() <= 8 * torch.finfo(torch.float64).eps * terms
 
 
-def test_t2_alone_does_not_make_kappa_follow_the_proxy():
+def test_log_kappa_identity_alone_does_not_make_kappa_follow_the_proxy():
     """The paper's corollary argues from the identity; but a fall of ρ_cond can go with a rise of κ."""
     before, after = torch.tensor([[1e-2, 1e-3], [1e-3, 0.5e-4]], dtype=torch.float64)
     assert rho_cond(after, EPS) < rho_cond(before, EPS)
@@ -126,7 +126,7 @@ def test_t2_alone_does_not_make_kappa_follow_the_proxy():
 
 
 @given(kappa=st.floats(5, 1e3), scale=st.floats(1e-3, 1e3), r=st.integers(2, 6), seed=st.integers(0, 1000))
-def test_t2_kappa_does_fall_along_the_flow_of_the_proxy(kappa, scale, r, seed):
+def test_log_kappa_does_fall_along_the_flow_of_the_proxy(kappa, scale, r, seed):
     """What the corollary should have said: d(log κ)/dt = −η(1/σ_max² + 1/(σ_min² + ε)) where both edges are simple."""
     sigma = geometric(kappa, r, scale)
     W = with_spectrum(sigma, r, r + 1, seed)
@@ -137,11 +137,11 @@ def test_t2_kappa_does_fall_along_the_flow_of_the_proxy(kappa, scale, r, seed):
     assert rate.item() == pytest.approx(-(sigma[0] ** -2 + 1 / (sigma[-1] ** 2 + eps)).item(), rel=1e-3)
 
 
-# T4: orthogonal invariance
+# orthogonal invariance
 
 
 @given(W=matrices(), seed=st.integers(0, 10**6), gram=st.sampled_from(["short_side", "columns"]))
-def test_t4_orthogonal_invariance(W, seed, gram):
+def test_invariance_under_orthogonal_factors(W, seed, gram):
     m, n = W.shape
     rotated = orthonormal(m, m, seed) @ W @ orthonormal(n, n, seed + 1)
     before, after = singular_values(W), singular_values(rotated)
@@ -156,7 +156,7 @@ def test_t4_orthogonal_invariance(W, seed, gram):
 
 
 @given(m=st.integers(2, 8), n=st.integers(2, 8), scale=st.floats(1e-3, 1e3), seed=st.integers(0, 10**6))
-def test_t4_gradient_turns_with_the_matrix(m, n, scale, seed):
+def test_invariance_gradient_turns_with_the_matrix(m, n, scale, seed):
     """∇ρ(QWR) = Q ∇ρ(W) R: what invariance means for a step."""
     W = with_spectrum(geometric(20, min(m, n), scale), m, n, seed)
     Q, R = orthonormal(m, m, seed), orthonormal(n, n, seed + 1)
@@ -168,11 +168,11 @@ def test_t4_gradient_turns_with_the_matrix(m, n, scale, seed):
     assert (Q @ gradients[0] @ R - gradients[1]).norm() <= 1e-10 * gradients[0].norm()
 
 
-# T5: the closed form
+# the closed form
 
 
 @given(W=matrices(), eps=st.floats(1e-10, 1e-2))
-def test_t5_frobenius_norm_formula(W, eps):
+def test_condition_gradient_frobenius_norm_formula(W, eps):
     """Also where an edge value is repeated: any pair carries the slope and has norm 1."""
     sigma = singular_values(W)
     if sigma[0] < 1e-12:
@@ -184,7 +184,7 @@ def test_t5_frobenius_norm_formula(W, eps):
     assert got == pytest.approx(expected, rel=1e-12, abs=uncertain)
 
 
-def test_t5_printed_norm_formula_needs_two_singular_values():
+def test_condition_gradient_printed_norm_formula_needs_two_singular_values():
     """For r = 1 the two terms of the gradient fall on one pair and cancel; the paper's sum of squares is far off."""
     W = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
     sigma = 5.0
@@ -193,18 +193,18 @@ def test_t5_printed_norm_formula_needs_two_singular_values():
     assert printed > 1e6 * rho_cond_gradient(W, EPS).norm().item()
 
 
-def test_t5_gradient_is_the_two_rank_one_terms():
+def test_condition_gradient_is_the_two_rank_one_terms():
     sigma = torch.tensor([2.0, 1.2, 0.3], dtype=torch.float64)
     U, V = orthonormal(4, 3, 0), orthonormal(3, 3, 1)
     expected = torch.outer(U[:, 0], V[:, 0]) / 2 - 0.3 / (0.09 + EPS) * torch.outer(U[:, 2], V[:, 2])
     torch.testing.assert_close(rho_cond_gradient((U * sigma) @ V.T, EPS), expected, rtol=1e-12, atol=1e-13)
 
 
-# T8: what s₀, s₁ and s₂ are
+# what s₀, s₁ and s₂ are
 
 
 @given(sigma=spectra(), extra=st.integers(0, 3), gram=st.sampled_from(["short_side", "columns"]))
-def test_t8_first_moments_are_mass_mean_and_variance(sigma, extra, gram):
+def test_first_moments_are_mass_mean_and_variance(sigma, extra, gram):
     r = len(sigma)
     shape = (r, r + extra)
     s = moments(sigma, shape, 2, EPS, gram)

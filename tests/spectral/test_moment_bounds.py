@@ -1,4 +1,4 @@
-"""T3: how large the gradient of ρ_moment can be. docs/numerics.md derives the bounds; the paper's need correcting.
+"""How large the gradient of ρ_moment can be. docs/numerics.md derives the bounds; the paper's need correcting.
 
 With S = Σ_{k=3..K} w_k k² and n the size of the Gram matrix, for every W:
 
@@ -48,7 +48,7 @@ def pressed_against_the_top(n, K, spread=1.0, top=1.0):
     log_eps=st.floats(-9, 0),
     gram=st.sampled_from(["short_side", "columns"]),
 )
-def test_t3_corrected_bounds_hold(sigma, extra, K, beta, log_eps, gram):
+def test_moment_gradient_corrected_bounds_hold(sigma, extra, K, beta, log_eps, gram):
     eps, r = 10**log_eps, len(sigma)
     n = r + extra if gram == "columns" else r
     got, norm = gradient_norm(sigma, r + extra, K, beta, eps, gram), sigma[0].item()
@@ -61,7 +61,7 @@ def test_t3_corrected_bounds_hold(sigma, extra, K, beta, log_eps, gram):
 
 
 @given(W=matrices(), K=st.integers(3, 8))
-def test_t3_bound_of_each_moment_on_matrices(W, K):
+def test_moment_gradient_bound_of_each_moment_on_matrices(W, K):
     """‖∇s_k‖_F <= 2 k² (1 + 1/√n) ‖W‖₂/d, and of ρ_moment, with the gradients as matrices."""
     n, norm = min(W.shape), torch.linalg.matrix_norm(W, 2).item()
     sigma = torch.linalg.svdvals(W)
@@ -72,14 +72,14 @@ def test_t3_bound_of_each_moment_on_matrices(W, K):
     assert rho_moment_gradient(W, K, 0.15, EPS).norm() <= 4 * S(K, 0.15) * factor
 
 
-def test_t3_corrected_bound_under_spread_is_sharp():
+def test_moment_gradient_corrected_bound_under_spread_is_sharp():
     """No smaller constant serves: this spectrum reaches 96 % of 8 S/(θ‖W‖₂) as n grows."""
     for theta in (1.0, 0.1):
         sigma = pressed_against_the_top(400, 5, theta, top=4.0)
         assert gradient_norm(sigma, 400, 5) >= 0.96 * 8 * S(5, 0) / (theta * sigma[0].item())
 
 
-def test_t3_corrected_bound_without_spread_is_sharp():
+def test_moment_gradient_corrected_bound_without_spread_is_sharp():
     """Half-width just over ε: 96 % of 4 S ‖W‖₂/ε."""
     eps = 1e-3
     sigma = pressed_against_the_top(400, 5, spread=2 * eps * (1 + 1e-6))
@@ -87,7 +87,7 @@ def test_t3_corrected_bound_without_spread_is_sharp():
 
 
 @given(sigma=spectra(min_size=2), scale=st.floats(0.1, 10))
-def test_t3_gradient_scales_exactly_as_one_over_norm(sigma, scale):
+def test_moment_gradient_scales_exactly_as_one_over_norm(sigma, scale):
     """Off the floor ρ_moment does not change with the scale of W, so its whole gradient goes as 1/‖W‖₂.
 
     There is no remainder O(‖W‖₂⁻³); and ⟨W, ∇ρ_moment⟩ = 0 (Euler), which needs the terms through c and d.
@@ -116,7 +116,7 @@ def terms(sigma, k, eps=EPS):
     return main.norm().item(), (whole - main).norm().item()
 
 
-def test_t3_as_printed_terms_through_c_and_d_are_not_of_lower_order():
+def test_moment_gradient_as_printed_terms_through_c_and_d_are_not_of_lower_order():
     """Printed: O(‖W‖₂⁻³). True: they keep their ratio to the main term at every scale, and can be √n times larger."""
     n = 100
     sigma = pressed_against_the_top(n, 5)
@@ -128,7 +128,7 @@ def test_t3_as_printed_terms_through_c_and_d_are_not_of_lower_order():
     assert ratios[0] == pytest.approx(math.sqrt(n), rel=0.05)
 
 
-def test_t3_as_printed_bound_of_one_moment_fails():
+def test_moment_gradient_as_printed_bound_of_one_moment_fails():
     """Printed: ‖∇s_k‖_F <= 2k²‖W‖₂/(√n d), up to lower order. It is exceeded √n-fold, at any scale."""
     for n in (16, 64, 256):
         for scale in (1.0, 1e3):
@@ -139,14 +139,14 @@ def test_t3_as_printed_bound_of_one_moment_fails():
             assert moment_gradient(W, 3, EPS).norm() > 0.8 * math.sqrt(n) * printed
 
 
-def test_t3_as_printed_linear_growth_in_K_fails():
+def test_moment_gradient_as_printed_linear_growth_in_K_fails():
     """Printed: C·K/‖W‖₂. With all w_k = 1 the gradient of this spectrum grows as K³, not as K."""
     per_K = [gradient_norm(pressed_against_the_top(200, 40), 200, K) / K for K in (5, 10, 20, 40)]
     for smaller, larger in pairwise(per_K):
         assert larger > 3 * smaller
 
 
-def test_t3_as_printed_decay_in_width_at_the_floor_fails():
+def test_moment_gradient_as_printed_decay_in_width_at_the_floor_fails():
     """Printed: C'K‖W‖₂/(√n ε). With d = ε the gradient does not fall with n at all."""
     eps = 1e-3
     norms = [gradient_norm(pressed_against_the_top(n, 5, spread=1.9 * eps), n, 5, eps=eps) for n in (25, 100, 400)]

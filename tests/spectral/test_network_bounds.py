@@ -1,4 +1,4 @@
-"""T6 and T7: what the spectra of the layers say about a tanh network's Jacobian, on real networks.
+"""What the spectra of the layers say about a tanh network's Jacobian, on real networks.
 
 f(x) = W_L φ(W_{L−1} ... φ(W_1 x)), D_ℓ = diag φ'(h_ℓ), J = W_L D_{L−1} W_{L−1} ... D_1 W_1. Two slips of the paper are
 tested as such: μ_ℓ must be the least slope, not a bound on ‖D_ℓ‖₂, and σ_min(J) is bounded from below, not above.
@@ -62,14 +62,14 @@ def inputs(size, count=20):
     return torch.randn(count, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
-def test_t6_jacobian_bound_on_a_square_tanh_network():
+def test_jacobian_bound_on_a_square_tanh_network():
     network = tanh_network([6] * 5)
     for x in inputs(6):
         assert kappa(jacobian(network, x)) <= kappa_bound(network, x) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("widths", [[12, 8, 8, 5, 3], [3, 5, 8, 8], [9, 6, 3, 6, 9]])
-def test_t6_jacobian_bound_while_widths_do_not_grow_and_shrink_again(widths):
+def test_jacobian_bound_while_widths_do_not_grow_and_shrink_again(widths):
     """Narrowing, widening, and a waist: σ_q(AB) >= σ_q(A)σ_q(B) for the q values that exist (docs/numerics.md)."""
     network, waist = tanh_network(widths), min(widths)
     for x in inputs(widths[0]):
@@ -77,7 +77,7 @@ def test_t6_jacobian_bound_while_widths_do_not_grow_and_shrink_again(widths):
         assert condition_number(sigma).item() <= kappa_bound(network, x) * (1 + 1e-9)
 
 
-def test_t6_fails_for_a_network_that_widens_and_then_narrows():
+def test_jacobian_bound_fails_for_a_network_that_widens_and_then_narrows():
     """range(W_1) can fall into the kernel of W_2: two layers of κ = 1 with a singular product."""
     network = tanh_network([1, 2, 1], kappa=1.0)
     with torch.no_grad():
@@ -87,7 +87,7 @@ def test_t6_fails_for_a_network_that_widens_and_then_narrows():
     assert jacobian(network, inputs(1)[0]).item() == 0
 
 
-def test_t6_bound_is_attained():
+def test_jacobian_bound_is_attained():
     """Diagonal layers with every extreme on the same coordinate: no smaller constant serves."""
     network = tanh_network([2, 2, 2])
     with torch.no_grad():
@@ -97,7 +97,7 @@ def test_t6_bound_is_attained():
     assert kappa(jacobian(network, x)) == pytest.approx(kappa_bound(network, x))
 
 
-def test_t6_as_printed_fails_when_mu_bounds_the_norm_of_the_slopes():
+def test_jacobian_bound_as_printed_fails_when_mu_bounds_the_norm_of_the_slopes():
     """Printed: μ <= ‖D‖₂ <= L, which lets μ = L = ‖D‖₂; orthogonal layers would then force κ(J) = 1."""
     network = tanh_network([6] * 4, kappa=1.0, gain=1.5)
     x = inputs(6)[0]
@@ -106,7 +106,7 @@ def test_t6_as_printed_fails_when_mu_bounds_the_norm_of_the_slopes():
     assert kappa(jacobian(network, x)) > 2
 
 
-def test_t6_least_singular_value_is_bounded_from_below_not_above():
+def test_jacobian_least_singular_value_is_bounded_from_below_not_above():
     network = tanh_network([6] * 4)
     for x in inputs(6):
         least = singular_values(jacobian(network, x))[-1]
@@ -118,7 +118,7 @@ def test_t6_least_singular_value_is_bounded_from_below_not_above():
         assert least > product
 
 
-# T7
+# Gradient propagation
 
 
 def backward_norms(network, x):
@@ -139,7 +139,7 @@ def factor_norms(network, x):
 
 
 @pytest.mark.parametrize("widths", [[6] * 6, [12, 8, 8, 5, 3], [3, 8, 2, 9, 4]])
-def test_t7_gradient_propagation_bound(widths):
+def test_propagation_bound(widths):
     """Any widths: only submultiplicativity is used."""
     network = tanh_network(widths)
     for x in inputs(widths[0]):
@@ -151,7 +151,7 @@ def test_t7_gradient_propagation_bound(widths):
             assert norms[layer] <= bound * (1 + 1e-12)
 
 
-def test_t7_bound_is_attained_with_one_unit_on_the_way():
+def test_propagation_bound_is_attained_with_one_unit_on_the_way():
     """Width 1 inside: every factor acts along the only direction there is, so the bound is an equality."""
     network = tanh_network([1, 1, 1, 1, 2], kappa=1.0)
     x = inputs(1)[0].requires_grad_()
@@ -159,7 +159,7 @@ def test_t7_bound_is_attained_with_one_unit_on_the_way():
     assert norms[0].item() == pytest.approx((norms[2] * factors[0] * factors[1]).item())
 
 
-def test_t7_better_condition_alone_does_not_shrink_the_factors():
+def test_propagation_better_condition_alone_does_not_shrink_the_factors():
     """κ says nothing about scale, against the paper's implication: orthogonal layers × 3 have κ = 1 and amplify."""
     network = tanh_network([4] * 4, kappa=1.0, gain=3.0)
     x = torch.full((4,), 1e-6, dtype=torch.float64, requires_grad=True)
