@@ -1,9 +1,9 @@
-"""The κ-stress run's first epochs with other numbers of Lanczos steps in the `fast` engine, beside `exact`.
+"""The κ-stress run's first epochs with other numbers of Lanczos steps at the edges, beside `exact`.
 
-    ATEN_CPU_CAPABILITY=avx2 python scripts/lanczos_steps.py --steps 16 64 --seeds 0 1 2
+    ATEN_CPU_CAPABILITY=avx2 python scripts/lanczos_steps.py [--engine fast] --steps 16 64 --seeds 0 1 2
 
 Prints, for each, in how many of an epoch's steps the cap acted, the layers' median σ_max and mean κ after it, and the
-seconds spent on spectra. A run is kept under --output/<steps>-<epochs> and not made again.
+seconds spent on spectra. A run is kept under --output/<engine>-<steps>-<epochs> and not made again.
 """
 
 import argparse
@@ -16,14 +16,6 @@ import numpy as np
 from cmr_runner.results.reading import read_columns
 from cmr_runner.runs.columns import LAYERS, METRICS
 
-# Not a setting of cmr-run: results of another number of steps would be another engine's.
-PROGRAM = """
-import sys
-from cmr_runner.commands.run import main
-from cmr_runner.spectral.engines.fast import FastEngine
-FastEngine.__init__.__kwdefaults__["steps"] = int(sys.argv.pop(1))
-main()
-"""
 EXACT = "exact"
 
 
@@ -31,16 +23,14 @@ def engine_steps(text: str) -> str:
     return text if text == EXACT else str(int(text))
 
 
-def trained(output: Path, steps: str, seed: int, epochs: int) -> Path:
+def trained(output: Path, engine: str, steps: str, seed: int, epochs: int) -> Path:
     """The run directory of one network, trained if it is not there."""
-    root = output / f"{steps}-{epochs}"
+    root = output / f"{engine}-{steps}-{epochs}"
     words = ["regularizer=cmr", "init=kappa_stress", f"seed={seed}", f"trainer.epochs={epochs}", "threads=1"]
-    if steps == EXACT:
-        command = [sys.executable, "-m", "cmr_runner", "regularizer.engine=exact"]
-    else:
-        command = [sys.executable, "-c", PROGRAM, steps]
+    words += ["regularizer.engine=exact"] if steps == EXACT else [f"regularizer.engine={{name:{engine},steps:{steps}}}"]
     words += [f"output_root={root}", "progress=none"]
-    done = subprocess.run([*command, *words], stdout=subprocess.DEVNULL, check=False)  # what is wrong it says itself
+    command = [sys.executable, "-m", "cmr_runner", *words]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # what is wrong it says itself
     if done.returncode:
         sys.exit(done.returncode)
     (directory,) = root.glob(f"single/*-seed{seed}-*")
@@ -52,6 +42,7 @@ def main() -> None:
     parser.add_argument(
         "--steps", nargs="+", type=engine_steps, default=["16", "64", EXACT], help=f"numbers, or {EXACT}"
     )
+    parser.add_argument("--engine", default="fast", help="whose Lanczos steps: fast, stochastic, staggered or auto")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("outputs/lanczos_steps"))
@@ -59,7 +50,7 @@ def main() -> None:
     print("Lanczos steps  seed  epoch  cap acts in  median σ_max  mean κ  spectral s")
     for steps in arguments.steps:
         for seed in arguments.seeds:
-            directory = trained(arguments.output, steps, seed, arguments.epochs)
+            directory = trained(arguments.output, arguments.engine, steps, seed, arguments.epochs)
             metrics, layers = read_columns(directory / METRICS), read_columns(directory / LAYERS)
             for i in range(1, len(metrics)):
                 epoch = metrics["epoch"][i]
