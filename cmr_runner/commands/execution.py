@@ -6,7 +6,7 @@ import errno
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from cmr_runner.runs.columns import MODEL, RUN_FILE, TABLES
 from cmr_runner.runs.directory import FINAL_STATUSES, RunDirectory, plain
 from cmr_runner.runs.identity import Document, Identity, document, recorded_document, same
 from cmr_runner.runs.integrity import FILES, file_damage, fingerprints, record_damage
+from cmr_runner.runs.listener import Beginning, Listener, Listeners
 from cmr_runner.runs.lock import Held, run_lock
 from cmr_runner.runs.outcome import Outcome
 from cmr_runner.runs.provenance import differences, now, provenance, same_conditions
@@ -45,6 +46,7 @@ class Job:
     directory: Path
     command: str
     notes: dict[str, str] = field(default_factory=dict)  # file name → text, for .hydra/
+    trackers: Sequence[Listener] = ()
 
     @property
     def document(self) -> Document:
@@ -119,6 +121,7 @@ class _Execution:
         on_start: Callable[[dict[str, Any] | None], None],
     ) -> None:
         self.job, self.build, self.progress = job, build, progress
+        self.listeners = Listeners([progress, *job.trackers])
         self.should_stop, self.on_start = should_stop, on_start
         self.state: dict[str, Any] | None = None  # of the trainer, where it was restored
         self.run = RunDirectory(job.directory)
@@ -293,12 +296,34 @@ class _Execution:
         return final and {**final, "epochs": final["epoch"]}
 
     def _train(self, trainer: Trainer) -> Outcome:
+        """Train, and tell the listeners of it from its beginning to its end, whatever that is."""
+        self.listeners.begin(self._beginning(trainer))
+        try:
+            return self._trained(trainer)
+        finally:
+            error = self.record.get("error") or {}
+            self.listeners.end(self.record["status"], error.get("message", ""))
+
+    def _beginning(self, trainer: Trainer) -> Beginning:
+        return Beginning(
+            directory=self.job.directory,
+            experiment=self.job.identity.experiment,
+            choices=self.job.choices,
+            config=self.job.config,
+            records=self.records,
+            plan=trainer.plan,
+            epochs=trainer.epochs,
+            steps_per_epoch=trainer.steps_per_epoch,
+            device=str(trainer.device),
+            threads=self.job.settings.threads,
+            resumed_from=self.resumed_from,
+        )
+
+    def _trained(self, trainer: Trainer) -> Outcome:
         from cmr_runner.training.loop import Diverged, Interrupted
 
         try:
-            self.progress.start(self.job, trainer, self.resumed_from)
-            with self.progress:
-                self._run_epochs(trainer)
+            self._run_epochs(trainer)
             self._complete(trainer)
         except Diverged as error:
             self._note("diverged", error)
@@ -313,7 +338,6 @@ class _Execution:
         except Exception as error:
             self._note("failed", error)
             return self._ended("failed", failure_text(error, self.run.path))
-        self.progress.finish(self.job, self.records)
         if self.resumed_from is None:
             return self._ended("completed")
         return self._ended("resumed", f"from epoch {self.resumed_from}")
@@ -321,13 +345,13 @@ class _Execution:
     def _run_epochs(self, trainer: Trainer) -> None:
         from cmr_runner.training.checkpoint import pack
 
-        for epoch in trainer.run(self.should_stop, self.progress.step):
+        for epoch in trainer.run(self.should_stop, self.listeners.step):
             self.records.add_epoch(epoch.metrics, epoch.layers, epoch.spectra)
             self.record["final"] = self._final()
             state = {"trainer": trainer.state_dict(), "records": self.records.texts, "run": plain(self.record)}
             self.run.save_epoch(pack(state, identity=self.job.identity.hash), self.records)
             self._update()
-            self.progress.epoch(epoch.metrics)
+            self.listeners.epoch(epoch.metrics, epoch.layers)
 
     def _complete(self, trainer: Trainer) -> None:
         from cmr_runner.training.checkpoint import saved

@@ -5,21 +5,21 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from cmr_runner.commands.streams import Forgiving, say
 from cmr_runner.results.quantities import MEAN_MOMENT
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.columns import METRICS
+from cmr_runner.runs.listener import Beginning, Listener, Row
 from cmr_runner.runs.records import Records
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from cmr_runner.commands.execution import Job
-    from cmr_runner.training.loop import StepView, Trainer
+    from cmr_runner.training.loop import StepView
 
 REFRESH_SECONDS = 0.25  # between looks at the loss: reading it waits for the step to finish
 TABLE_COLUMNS = {
@@ -33,7 +33,7 @@ TABLE_COLUMNS = {
 }
 
 
-class Progress:
+class Progress(Listener):
     """`mode` is live, lines or none; auto is live on a terminal. `prefix` tells side-by-side jobs apart."""
 
     def __init__(self, mode: str, *, prefix: str = "", alone: bool = True, debug: bool = False) -> None:
@@ -42,7 +42,7 @@ class Progress:
         self.mode, self.prefix, self.debug = mode, prefix, debug
         self._bar: Bar | None = None
         self._task: Any = None
-        self._epochs = self._step = 0
+        self._run: Beginning
         self._next_look = 0.0
         self._last_epoch = ""
 
@@ -53,35 +53,26 @@ class Progress:
         if self.debug:
             traceback.print_exception(error, file=sys.stderr)
 
-    def start(self, job: Job, trainer: Trainer, resumed_from: int | None) -> None:
-        self._epochs = trainer.epochs
-        self._step = (resumed_from or 0) * trainer.steps_per_epoch
+    def begin(self, run: Beginning) -> None:
+        self._run = run
         if self.mode == "none":
             return
-        choices, settings = job.choices, job.settings
+        choices = run.choices
         self._say(
-            f"{job.identity.directory_name}: {choices.get('regularizer')} on {choices.get('model')}, "
-            f"{choices.get('dataset')}, {trainer.epochs} epochs of {trainer.steps_per_epoch} steps, "
-            f"{trainer.device}, threads={settings.threads}"
+            f"{run.directory.name}: {choices.get('regularizer')} on {choices.get('model')}, "
+            f"{choices.get('dataset')}, {run.epochs} epochs of {run.steps_per_epoch} steps, "
+            f"{run.device}, threads={run.threads}"
         )
         if not self.prefix:
-            for line in plan_lines(trainer.plan):
+            for line in plan_lines(run.plan):
                 self._say(f"  {line}")
-        if resumed_from is not None:
-            self._say(f"resumed after epoch {resumed_from} of {trainer.epochs}")
-
-    def __enter__(self) -> Self:
+        if run.resumed_from is not None:
+            self._say(f"resumed after epoch {run.resumed_from} of {run.epochs}")
         if self.mode == "live":
+            done = (run.resumed_from or 0) * run.steps_per_epoch
             self._bar = _bar()
-            total = self._epochs and None
-            self._task = self._bar.add_task("", total=total, completed=self._step, figures="", epoch="")
+            self._task = self._bar.add_task("", total=None, completed=done, figures="", epoch="")
             self._bar.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
 
     def step(self, view: StepView) -> None:
         if self._bar is None or time.monotonic() < self._next_look:
@@ -89,27 +80,32 @@ class Progress:
         self._next_look = time.monotonic() + REFRESH_SECONDS
         done = (view.epoch - 1) * view.steps + view.step
         figures = f"loss {float(view.loss):.4f}{self._last_epoch}"
-        epoch = f"epoch {view.epoch}/{self._epochs}"
-        self._bar.update(self._task, completed=done, total=self._epochs * view.steps, figures=figures, epoch=epoch)
+        epoch = f"epoch {view.epoch}/{self._run.epochs}"
+        self._bar.update(self._task, completed=done, total=self._run.epochs * view.steps, figures=figures, epoch=epoch)
 
-    def epoch(self, metrics: Mapping[str, Any]) -> None:
+    def epoch(self, metrics: Row, layers: Sequence[Row]) -> None:
         results = f"accuracy {_percent(metrics.get('test_accuracy'))}  mean κ {_short(metrics.get('kappa_mean'))}"
         self._last_epoch = f"  after epoch {metrics['epoch']}: {results}"
         if self.mode == "none":
             return
         loss = metrics.get("train_loss")
         trained = f"loss {loss:.4f}  " if loss is not None else ""
-        line = f"epoch {metrics['epoch']}/{self._epochs}  {trained}{results}  {metrics['seconds']:.1f} s"
+        line = f"epoch {metrics['epoch']}/{self._run.epochs}  {trained}{results}  {metrics['seconds']:.1f} s"
         if self._bar is not None:
             self._bar.console.print(line, highlight=False)
         else:
             self._say(line)
 
-    def finish(self, job: Job, records: Records) -> None:
+    def end(self, status: str, reason: str) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        if status != "completed":
+            return
         if not self.prefix and self.mode != "none":
-            say("\n" + epoch_table(records))
+            say("\n" + epoch_table(self._run.records))
         if not self.prefix or self.mode != "none":
-            self._say(f"files: {job.directory}")
+            self._say(f"files: {self._run.directory}")
 
     def _say(self, text: str) -> None:
         say(f"{self.prefix}{text}")
@@ -139,7 +135,7 @@ def _bar() -> Bar:
     )
 
 
-def plan_lines(plan: list[Any]) -> list[str]:
+def plan_lines(plan: Sequence[Any]) -> list[str]:
     """Which layers are treated how, runs of equal ones on one line."""
     lines = []
     for (shape, method), group in groupby(plan, key=lambda row: (tuple(row[1]), row[2])):

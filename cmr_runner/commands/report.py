@@ -20,6 +20,8 @@ from cmr_runner.commands.arguments import (
 from cmr_runner.commands.plot import state
 from cmr_runner.runs.integrity import FILES, file_damage
 
+TRACKERS = ("tensorboard", "mlflow", "wandb")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = runs_parser(
@@ -37,10 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--serve", action="store_true", help="show the report in a browser on this machine, and follow runs that go on"
     )
     parser.add_argument("--port", type=whole_number(0, 65535), default=0, help="of --serve (default: one that is free)")
+    parser.add_argument("--export", choices=TRACKERS, help="write the runs into this tracker, and no report")
     options = parser.parse_args(argv)
     options.paths = options.paths or [Path("outputs")]
     options.out = options.out or options.paths[0] / "report"
-    work = verify if options.verify else serve if options.serve else report
+    work = verify if options.verify else serve if options.serve else export if options.export else report
     return exit_code(parser.prog, partial(work, parser, options))
 
 
@@ -84,6 +87,20 @@ def verify(parser: OneLineParser, options: argparse.Namespace) -> int:
         f"{len(unknown)} not finished or of a version that recorded no digests"
     )
     return 1 if damaged or unreadable else 0
+
+
+def export(parser: OneLineParser, options: argparse.Namespace) -> int:
+    """Write finished and unfinished runs into a tracker, where it does not hold them yet."""
+    runs, _ = chosen_runs(parser, options)
+    place = options.paths[0] / options.export
+    try:
+        from cmr_runner.tracking.export import exported
+
+        count = exported(runs, options.export, place)
+    except ModuleNotFoundError as error:
+        parser.error(f"--export {options.export}: no module {error.name}: pip install 'cmr-runner[{options.export}]'")
+    print(f"wrote {count} runs to {place}")
+    return 0
 
 
 def report(parser: OneLineParser, options: argparse.Namespace) -> int:

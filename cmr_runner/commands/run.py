@@ -10,6 +10,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
+from functools import partial
 from pathlib import Path
 from signal import SIGPIPE
 from typing import TYPE_CHECKING, cast
@@ -32,6 +33,7 @@ from cmr_runner.commands.torchrun import end_process, execute_together, processe
 from cmr_runner.runs.identity import deciding_config
 from cmr_runner.runs.outcome import Outcome
 from cmr_runner.runs.provenance import shell_command
+from cmr_runner.tracking.background import Background
 
 if TYPE_CHECKING:
     from cmr_runner.distributed import Ranks
@@ -93,6 +95,8 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     config = composition.plain_config(cfg)
     settings = settings_of(config, alone=alone and processes() == 1)
     identity = composition.identity_of(cfg, node)
+    prefix = "" if alone else f"[{node.job.num}] "
+    progress = Progress(settings.progress, prefix=prefix, alone=alone, debug=settings.debug)
     task = Job(
         settings=settings,
         identity=identity,
@@ -101,9 +105,8 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
         directory=directory,
         command=os.environ.get(COMMAND_VARIABLE) or shell_command(),
         notes=_hydra_record(cfg, node),
+        trackers=_trackers(cfg, progress),
     )
-    prefix = "" if alone else f"[{node.job.num}] "
-    progress = Progress(settings.progress, prefix=prefix, alone=alone, debug=settings.debug)
 
     def build(device: str, ranks: Ranks | None = None) -> Trainer:
         from cmr_runner.commands.construction import build_trainer, find_modules_in
@@ -114,6 +117,16 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     if processes() > 1:
         return execute_together(task, build, progress, should_stop)
     return execute(task, build, progress, should_stop)
+
+
+def _trackers(cfg: DictConfig, progress: Progress) -> list[Background]:
+    """Those of the group `logger`; each is made in its own thread, where it may fail."""
+    chosen = cfg.get("logger") or {}
+    return [
+        Background(str(name), partial(hydra.utils.instantiate, chosen[name]), progress.warn)
+        for name in chosen
+        if os.environ.get("RANK", "0") == "0"
+    ]
 
 
 def _module_folders(node: DictConfig) -> list[Path]:

@@ -72,7 +72,7 @@ def sweep_name(name: Any) -> str | None:
 def _check_keys(config: Mapping[str, Any]) -> None:
     """Refuse a key that `+key=value` put beside the known ones, where nothing would read it, and one that `~key` took
     away."""
-    known = {field.name for field in fields(Settings)} | {"output_root", *GROUPS}
+    known = {field.name for field in fields(Settings)} | {"output_root", "logger", *GROUPS}
     for key in sorted(config.keys() - known, key=str):
         meant = [f"{group}.{key}" for group in GROUPS if key in (config.get(group) or {})]
         hint = f"did you mean {meant[0]}?" if meant else f"keys belong to one of {', '.join(GROUPS)}"
