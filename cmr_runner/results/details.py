@@ -16,7 +16,7 @@ RUN_HEADER = ("group", "seed", "status", *(quantity.heading for quantity in SUMM
 
 
 def epoch_rows(groups: Sequence[Group]) -> list[list[str]]:
-    """Mean ± standard deviation over the complete runs of each group, one row an epoch."""
+    """Centre and spread over the complete runs of each group, one row per epoch."""
     rows = []
     for group in groups:
         if not group.complete:

@@ -127,7 +127,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> Columns:
-        """metrics.csv with one row an epoch, ascending; of rows that repeat an epoch the last one counts."""
+        """metrics.csv with one row per epoch, ascending; of rows that repeat an epoch the last one counts."""
         table = read_columns(self.path / METRICS)
         epochs = table["epoch"]
         finite = np.flatnonzero(np.isfinite(epochs))

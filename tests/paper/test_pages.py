@@ -44,6 +44,14 @@ def test_the_numbers_of_a_row_are_of_one_row_that_cmr_report_prints(
     assert wrong == []
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
+def test_every_figure_on_a_page_is_one_that_the_script_draws(page: str) -> None:
+    shown = set(re.findall(r"figures/(\w+)\.png", (ROOT / page).read_text()))
+    script = (ROOT / "scripts" / "docs_figures.py").read_text()
+    assert shown
+    assert [name for name in sorted(shown) if f'"{name}": (' not in script] == []
+
+
 def test_runs_that_stand_in_two_experiments_agree_in_every_digit() -> None:
     made: dict[str, list[Path]] = {}
     for run in sorted(path.parent for path in (ROOT / "outputs" / "paper").glob("*/*/run.json")):

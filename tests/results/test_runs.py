@@ -205,3 +205,24 @@ def test_a_label_does_not_repeat_what_the_choice_says(tmp_path):
         (folder / "run.json").write_text(json.dumps(record))
     groups = group_runs(runs_of(tmp_path))
     assert [group.label for group in groups] == ["vanilla init=kappa_stress", "vanilla init=orthogonal"]
+
+
+def test_an_experiment_on_several_data_sets_has_a_section_for_each(tmp_path):
+    for seed, dataset in enumerate(("mnist", "digits")):
+        folder = write_run(tmp_path, "mine", seed=seed, layers=1)
+        record = json.loads((folder / "run.json").read_text())
+        record["choices"]["dataset"] = dataset
+        (folder / "run.json").write_text(json.dumps(record))
+    found = experiments(runs_of(tmp_path))
+    assert [(name, len(groups)) for name, groups in found] == [("mine, dataset=digits", 1), ("mine, dataset=mnist", 1)]
+
+
+def test_a_seed_of_the_data_does_not_part_the_seeds_of_a_group(tmp_path):
+    """`dataset.seed: 0` equals the seed of the first run, by chance."""
+    for seed in range(3):
+        folder = write_run(tmp_path, seed=seed, layers=1)
+        record = json.loads((folder / "run.json").read_text())
+        record["config"]["dataset"] = {"seed": 0}
+        (folder / "run.json").write_text(json.dumps(record))
+    (group,) = group_runs(runs_of(tmp_path))
+    assert group.n == 3
