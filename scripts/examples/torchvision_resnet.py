@@ -1,6 +1,6 @@
 """CMR in somebody else's loop, on somebody else's network: torchvision's resnet18 on synthetic images.
 
-    python scripts/example_resnet18.py
+    python scripts/examples/torchvision_resnet.py
 
 The lines that matter are marked with <--.
 """
@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from cmr_runner import CMR, analyze  # <--
 from cmr_runner.data.torchvision_import import import_torchvision
 
-STEPS, BATCH, CLASSES = 6, 8, 10
+STEPS, BATCH, CLASSES = 2, 8, 10
 
 
 def main() -> None:
