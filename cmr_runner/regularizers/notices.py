@@ -20,10 +20,11 @@ class Notices:
         self._said: set[str] = set()
         self._left: list[tuple[weakref.ref[Tensor], int]] = []  # each .grad as it was left, and its version
 
-    def say(self, kind: str, text: str) -> None:
+    def say(self, kind: str, text: str, *, depth: int = 5) -> None:
+        """depth: calls between here and the caller's own line, torch's no_grad among them."""
         if kind not in self._said:
             self._said.add(kind)
-            warnings.warn(text, stacklevel=4)
+            warnings.warn(text, stacklevel=depth)
 
     def before_adding(self, parameters: Sequence[nn.Parameter]) -> None:
         """A gradient that nothing touched since the last call means that no backward lies between the two."""
@@ -55,6 +56,7 @@ class Notices:
                 "singular",
                 f"κ is infinite at the start in {shown(found)}: their gradient is that of ε; "
                 "leave them out by LayerRule(exclude=[...]) if they are meant to be so",
+                depth=6,
             )
 
     def __getstate__(self) -> dict[str, Any]:  # weak references cannot be copied, and a copy has its own gradients

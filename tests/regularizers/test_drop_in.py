@@ -169,6 +169,7 @@ def warned(act: Callable[[], object]) -> list[str]:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         act()
+    assert all(warning.filename == __file__ for warning in said)  # it points at the caller's line
     return [str(warning.message).partition(":")[0] for warning in said]
 
 
