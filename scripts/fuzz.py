@@ -136,15 +136,16 @@ class Fuzzer:
     def configuration(self, words: tuple[str, ...], key: str, value: str) -> None:
         place = self.place()
         words = (*words, f"{key}={value}" if value else f"~{key}")
+        name = key.removesuffix(".name").split(".")[-1]  # a part is known by its name
         ending = run(place, *words)
         self.check_manners(ending, words)
         kind = {0: "accepted", 2: "refused"}.get(ending.code, "ended otherwise")
         self.counts[f"configurations: {'went on, told to stop' if ending.told else kind}"] += 1
         if ending.code == 2:
-            self.check(key.split(".")[-1] in ending.err, "the key is named", (words, ending.err))
+            self.check(name in ending.err, "the key is named", (words, ending.err))
             self.check(len(ending.err.splitlines()) == 1, "one line", (words, ending.err))
         elif ending.code == 1:
-            named = key.split(".")[-1] in ending.err or "finite" in ending.err or "guess" in ending.err
+            named = name in ending.err or "finite" in ending.err or "guess" in ending.err
             self.check(named, "the key is named, or the run diverged", (words, ending.err))
         written = [path for path in place.iterdir() if path.name not in (".out", ".err")]
         expected = {"outputs"} | ({value} if key == "output_root" else set())
