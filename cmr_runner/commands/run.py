@@ -30,8 +30,9 @@ from cmr_runner.commands.signals import STOP
 from cmr_runner.commands.streams import say
 from cmr_runner.commands.sweep import SweepCallback, report_text, sweep_exit_code
 from cmr_runner.commands.torchrun import end_process, execute_together, processes
+from cmr_runner.runs.directory import RunDirectory
 from cmr_runner.runs.identity import deciding_config
-from cmr_runner.runs.outcome import Outcome
+from cmr_runner.runs.outcome import SUCCESS, Outcome
 from cmr_runner.runs.provenance import shell_command
 from cmr_runner.tracking.background import Background
 
@@ -48,14 +49,15 @@ warnings.filterwarnings("ignore", message=r"(?s).*is validated against ConfigSto
 _single: list[Outcome] = []
 
 
-def job(cfg: DictConfig) -> Outcome:
-    """Hydra's task function: one job, whatever its ending, as an outcome; a sweep goes on past it."""
+def job(cfg: DictConfig) -> float:
+    """Hydra's task function: one job, whatever its ending; a sweep goes on past it. Returns the run's objective, for
+    sweepers that optimise."""
     node = cast(DictConfig, HydraConfig.get())
     journal = Journal.current()
     directory = Path(node.runtime.output_dir)
     ended = journal.start(node.job.num, directory) if journal is not None else None
     if ended is not None:
-        return ended
+        return objective(ended)
     joblib = node.runtime.choices["hydra/launcher"] == "joblib"
     should_stop = StopCheck(journal, journal.pid if journal is not None and joblib else None)
     with STOP.listening():
@@ -80,7 +82,15 @@ def job(cfg: DictConfig) -> Outcome:
         say(f"#{node.job.num} {directory.name}: {outcome.kind}{reason}")
     if should_stop.orphaned():
         os._exit(1)  # nobody is left to take the outcome, and joblib's worker would idle on for minutes
-    return outcome
+    return objective(outcome)
+
+
+def objective(outcome: Outcome) -> float:
+    """Accuracy after the last epoch: on the validation part where there is one, else on the test set. nan for a run
+    that has not succeeded."""
+    final = (RunDirectory(Path(outcome.directory)).read() or {}).get("final") or {}
+    defined = [final[name] for name in ("val_accuracy", "test_accuracy") if final.get(name) is not None]
+    return float(defined[0]) if outcome.kind in SUCCESS and defined else float("nan")
 
 
 def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] = STOP.requested) -> Outcome:
