@@ -4,7 +4,7 @@
     python scripts/fuzz.py --full              every key × every bad value, 1,000 damaged files, 100 kills
     python scripts/fuzz.py --only damages --seed 7
 
-Each case is one cmr-run in a forked process, in a directory of its own. What must hold is said by the messages below:
+Each case is one cmr-run in a forked process, in a directory of its own. The messages below say what must hold:
 every broken rule is one line on standard error with the words to repeat it, and the exit code is 1.
 """
 

@@ -24,7 +24,7 @@ failed=0
 for experiment in "${experiments[@]}"; do
   began=$SECONDS
   log=$output/$experiment.log
-  # One thread a job, as many jobs as cores: the committed results were made so, and rounding depends on it.
+  # One thread per job, as many jobs as cores, as for the committed results: rounding depends on it.
   if cmr-run -m "experiment=$experiment" "output_root=$output" threads=1 hydra/launcher=joblib >"$log" 2>&1; then
     state=done
   else

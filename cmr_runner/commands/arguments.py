@@ -71,7 +71,7 @@ def say_notes(prog: str, notes: Sequence[str]) -> None:
 
 
 def exit_code(prog: str, work: Callable[[], int]) -> int:
-    """Run the command; what goes wrong outside of it is said in one line."""
+    """Run the command; an error from outside it is reported in one line."""
     try:
         return work()
     except NothingFound as error:

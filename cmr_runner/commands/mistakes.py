@@ -1,4 +1,4 @@
-"""What the user typed wrongly, said in one line: Hydra's exceptions, translated."""
+"""Mistakes on the command line, each explained in one line: Hydra's exceptions, translated."""
 
 from __future__ import annotations
 

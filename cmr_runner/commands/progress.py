@@ -1,4 +1,4 @@
-"""What a person sees of a run: the plan, then a live line or a line an epoch, then a short table."""
+"""What a person sees of a run: the plan, then a live line or one line per epoch, then a short table."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def _main(arguments: list[str]) -> int:
         return _complain(unknown, 2)
     overrides = [argument for argument in arguments if not argument.startswith("-")]
     traces = os.environ.get("HYDRA_FULL_ERROR") == "1" or "debug=true" in overrides
-    # Hydra prints errors over several lines and exits; with this it raises them, and they are said here.
+    # Hydra prints errors over several lines and exits; with this it raises them, and they are explained here.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ[COMMAND_VARIABLE] = shell_command()
     # Threads that spin while they wait make a run many times slower as soon as a core is shared.

@@ -16,7 +16,7 @@ from cmr_runner.results.reading import Run
 from cmr_runner.results.seed_curves import seed_matrix
 from cmr_runner.results.statistics import LEAST_SEEDS, centre, t_band
 
-MOST_LINES = 8  # told apart on one axis; of more, a few are highlighted over grey
+MOST_LINES = 8  # distinguishable on one axis; of more, a few are highlighted over grey
 END_MARKS = {"diverged": "x"}
 UNFINISHED = ">"
 

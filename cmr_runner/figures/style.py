@@ -140,7 +140,7 @@ def stem_of(name: str, distinction: str) -> str:
 
 
 def slug(text: str) -> str:
-    """A short file name: letters, digits, `.=_-` only; a long one is cut, and told apart by its digest."""
+    """A short file name: letters, digits, `.=_-` only; a long one is cut, and its digest keeps it unique."""
     name = re.sub(r"[^\w.=-]+", "-", text, flags=re.ASCII).strip("-.") or "unnamed"
     if len(name) <= LONGEST_NAME:
         return name

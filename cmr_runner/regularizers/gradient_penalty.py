@@ -87,7 +87,7 @@ class GradientPenalty(Regularizer):
     def penalty(self, W: Tensor, *, group: str) -> Penalty:
         """The penalty of same-shape matrices W (B, m, n), at least float32, and its closed-form gradient.
 
-        W is there to be read, during this call. The result's tensors, unless `kept`, are the caller's to overwrite.
+        W may be read during this call, not changed. The result's tensors, unless `kept`, are the caller's to overwrite.
         """
 
     def attach(self, optimizer: torch.optim.Optimizer, *, clip_norm: float | None = None) -> Attachment:

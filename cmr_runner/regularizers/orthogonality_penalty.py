@@ -30,7 +30,7 @@ class SoftOrthogonality(GradientPenalty):
 
 
 class SRIP(GradientPenalty):
-    """Spectral restricted isometry: ‖AᵀA − I‖₂, by `iterations` power iterations a step on AᵀA − I.
+    """Spectral restricted isometry: ‖AᵀA − I‖₂, by `iterations` power iterations per step on AᵀA − I.
 
     With unit x and y = Mx/‖Mx‖, M = AᵀA − I: value ‖Mx‖, gradient (Ay)xᵀ + (Ax)yᵀ, which at an eigenvector is
     ±2(Ax)xᵀ. The authors differentiate through two iterations from a random vector; here the vector is kept from step

@@ -63,7 +63,7 @@ def leading_pair(W: Tensor, v: Tensor, iterations: int) -> tuple[Tensor, Tensor,
 
 
 def outer(u: Tensor, v: Tensor) -> Tensor:
-    """u vᵀ of (B, m) and (B, n) -> (B, m, n); a broadcast product, several times quicker than bmm here."""
+    """u vᵀ of (B, m) and (B, n) -> (B, m, n); a broadcast product, several times faster than bmm here."""
     return u.unsqueeze(-1) * v.unsqueeze(-2)
 
 

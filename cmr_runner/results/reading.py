@@ -1,7 +1,7 @@
 """Find run directories and read them as plain columns, whatever state they are in.
 
 Everything here tolerates runs that are still going, were killed, or were edited by hand: what cannot be read is left
-out and said in `notes`, never raised. numpy and the standard library only, so that reading starts at once.
+out and named in `notes`, never raised. numpy and the standard library only, so that reading starts at once.
 """
 
 import csv

@@ -5,7 +5,7 @@
 Everything is a function of the singular values, λ_i = σ_i². Two readings of G, chosen by `gram`:
 
 - `short_side` (default): G is the smaller of WᵀW and WWᵀ, n = min(m, n).
-- `columns`: the paper's letter, G = WᵀW and n = cols(W). A wide W then has n − m eigenvalues that are exactly zero:
+- `columns`: as the paper writes it, G = WᵀW and n = cols(W). A wide W then has n − m eigenvalues that are exactly zero:
   λ_min = 0 does not move with W, and the zeros enter every trace.
 """
 

@@ -75,7 +75,7 @@ BEFORE_TRAINING: Row = {
 
 
 def spectral_figures(regularizer: Regularizer) -> tuple[Row, list[Row], list[Row]]:
-    """Exact spectra now: figures over the layers, a row a layer, and the percentiles of each layer's σ."""
+    """Exact spectra now: numbers over the layers, one row per layer, and the percentiles of each layer's σ."""
     rows, sigmas = layer_rows(regularizer.layers, regularizer.measure)
     spectra = [
         {"layer": row["layer"], "percentile": percentile, "sigma": value}

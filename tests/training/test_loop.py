@@ -103,7 +103,7 @@ def test_dropout_and_muon_resume_exactly_too() -> None:
 
 def test_a_step_caps_then_mixes_then_clips() -> None:
     made = trainer(optimizer=lambda m: sgd(m, lr=1.0, momentum=0.0), keys={"lam": 100.0}, clip_norm=0.5, epochs=1)
-    made.data = synthetic(shape=[1, 8, 8], train=32, test=8)  # one step an epoch
+    made.data = synthetic(shape=[1, 8, 8], train=32, test=8)  # one step per epoch
     model = copy.deepcopy(made.model)
     before = [p.detach().clone() for p in model.parameters()]
     batch = epoch_order(32, seed=0, epoch=1)

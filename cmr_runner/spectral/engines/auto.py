@@ -4,6 +4,6 @@ from cmr_runner.spectral.engines.staggered import StaggeredEngine
 
 
 class AutoEngine(StaggeredEngine):
-    """`staggered`, which by the measurements of docs/engines.md is the quickest for layers of every size."""
+    """`staggered`, which suits layers of every size."""
 
     name = "auto"

@@ -13,7 +13,7 @@ from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec, exact_penalty
 
 CHUNK_ENTRIES = 128 * 128  # a decomposition costs far more than Python around it, so larger layers go one by one
 
-GRAM_SIDE = 32  # below it an SVD is as quick
+GRAM_SIDE = 32  # below it an SVD is as fast
 
 
 class ExactEngine:

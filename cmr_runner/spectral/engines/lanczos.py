@@ -1,6 +1,6 @@
 """The two edges of a symmetric spectrum from a short Krylov space, batched over matrices.
 
-Vectors are rows, (B, k, r): a product of few rows with a matrix is several times quicker in batched BLAS than the
+Vectors are rows, (B, k, r): a product of few rows with a matrix is several times faster in batched BLAS than the
 same product of few columns.
 """
 

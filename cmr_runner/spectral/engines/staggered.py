@@ -223,7 +223,7 @@ def factors(W: Tensor, edges: Edges, spec: PenaltySpec, held: Held, first: int) 
     # The pairs are orthonormal, so ‖left @ right‖² is that of the coefficients.
     square = coefficient.square().sum(-1)
     if held.dense is not None:
-        across = torch.bmm(right, held.dense[place].mT)  # (b, 2, m): a product of rows, the quick way round
+        across = torch.bmm(right, held.dense[place].mT)  # (b, 2, m): a product of rows, the fast way round
         square = square + held.square[place] + 2 * (left.mT * across).sum((-2, -1)).double()
     return left, right, square.clamp_min(0).sqrt().to(W)
 
