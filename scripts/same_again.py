@@ -3,9 +3,9 @@
     python scripts/same_again.py                              the fastest run of each experiment in outputs/paper
     python scripts/same_again.py outputs/paper/rivals/l2-*    these
 
-A run is named by its directory: its run.json says what to run. Prints one line per run, `equal` where metrics.csv (times
-aside), layers.csv and spectra.csv have every digit of the committed ones, else the first difference of each file that
-differs; exits with 1 if any does.
+A run is named by its directory: its run.json says what to run. Prints one line per run, `equal` where metrics.csv
+(times aside), layers.csv and spectra.csv have every digit of the committed ones, else the first difference of each file
+that differs; exits with 1 if any does.
 """
 
 import argparse

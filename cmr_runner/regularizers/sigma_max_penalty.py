@@ -16,7 +16,7 @@ from cmr_runner.spectral.penalty import Penalty
 
 
 class SigmaMaxPenalty(GradientPenalty):
-    """f(σ_max), gradient f'(σ) u vᵀ with u, v from `iterations` power iterations per step, started where the last ended.
+    """f(σ_max), gradient f'(σ) u vᵀ with u, v from `iterations` power iterations per step from the last vectors.
 
     At a repeated σ_max any of its pairs is a valid Clarke subgradient.
     """

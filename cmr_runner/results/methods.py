@@ -1,6 +1,7 @@
 """How a method looks everywhere: its label, and a colour, marker and line style that hold without the others.
 
-Colours are Okabe and Ito's, which colour-blind readers can distinguish; marker and dash are the second cue, for print in grey.
+Colours are Okabe and Ito's, which colour-blind readers can distinguish; marker and dash are the second cue, for print
+in grey.
 """
 
 from dataclasses import dataclass
