@@ -44,7 +44,17 @@ EXPERIMENTS = {
     "rivals_sn": (2 * 2, {"regularizer": {"spectral_norm", "spectral_norm_cmr"}, "seed": set(SEEDS_2)}),
     "sweep_lambda": (5 * 3, {"regularizer.lam": {"0.02", "0.05", "0.1", "0.2", "0.5"}, "seed": set(SEEDS_3)}),
     "controls": (3 * 3 * 2, {"init": {"kappa_stress", "orthogonal", "rescaled"}, "seed": set(SEEDS_2)}),
-    "engines": (3 * 3, {"regularizer.engine": {"exact", "auto", "stochastic"}, "seed": set(SEEDS_3)}),
+    "engines": (4 * 3, {"regularizer.engine": {"exact", "fast", "auto", "stochastic"}, "seed": set(SEEDS_3)}),
+    "ablation_refresh": (7 * 3, {"seed": set(SEEDS_3)}),
+    "ablation_every": (5 * 3, {"regularizer.every": {"1", "2", "4", "8", "16"}, "seed": set(SEEDS_3)}),
+    "ablation_alpha2": (
+        2 * 4 * 3,
+        {
+            "regularizer.lam": {"0.02", "0.1"},
+            "regularizer.alpha2": {"0.0", "0.1", "1.0", "10.0"},
+            "seed": set(SEEDS_3),
+        },
+    ),
     "diagnostics": (2, {"regularizer": {"none", "cmr"}, "seed": {"0"}}),
     "prescribed_kappa": (2 * 3, {"regularizer": {"none", "cmr"}, "seed": set(SEEDS_3)}),
 }
