@@ -40,6 +40,13 @@ def _parser() -> OneLineParser:
     parser.add_argument(
         "--gram", choices=("short_side", "columns"), help="which Gram matrix the moments are of (default: the run's)"
     )
+    parser.add_argument(
+        "--conv",
+        choices=("kernel", "operator"),
+        default="kernel",
+        help="of a convolution: its flattened kernel, or the operator it is with stride 1 and circular padding",
+    )
+    parser.add_argument("--conv-size", type=int, default=32, help="side of the operator's images (default: 32)")
     parser.add_argument("--include", nargs="*", metavar="PATTERN", help="only layers with such a name, as '*head*'")
     parser.add_argument("--exclude", nargs="*", metavar="PATTERN", help="no layers with such a name, as '*embed*'")
     return parser
@@ -102,6 +109,8 @@ def table_of(path: Path, options: argparse.Namespace) -> SpectralTable:
         eps=settings.get("eps", 1e-6) if options.eps is None else options.eps,
         beta=settings.get("beta", 0.15) if options.beta is None else options.beta,
         gram=options.gram or settings.get("gram", "short_side"),
+        conv=options.conv,
+        conv_size=options.conv_size,
     )
     if table.empty:
         why = f": {table.left_out}" if table.left_out else ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from cmr_runner.checks import integer, one_of
 from cmr_runner.regularizers.layers import Layer, LayerRule, all_matrices, reasons_left_out
 from cmr_runner.spectral import (
     NonFiniteError,
@@ -18,10 +20,13 @@ from cmr_runner.spectral import (
     singular_values,
     stable_rank,
 )
+from cmr_runner.spectral.convolution import operator_singular_values
 from cmr_runner.spectral.moments import GramReading
 
 if TYPE_CHECKING:
     from cmr_runner.regularizers.spectral_table import SpectralTable
+
+ConvReading = Literal["kernel", "operator"]
 
 
 def analyze(
@@ -32,6 +37,8 @@ def analyze(
     eps: float = 1e-6,
     beta: float = 0.15,
     gram: GramReading = "short_side",
+    conv: ConvReading = "kernel",
+    conv_size: int = 32,
 ) -> SpectralTable:
     """A DataFrame, one row per layer: layer, rows, cols, kappa, sigma_max, sigma_min, stable_rank, rho_cond,
     rho_moment, s_3 ... s_K. Exact, in float64, of the effective weights. A layer that is not finite has nan in every
@@ -39,13 +46,24 @@ def analyze(
 
     Printed, it begins with κ, σ_max and σ_min, marks frozen layers, and ends with the weights that `layers` leaves out
     and why. Frozen layers have rows: whether CMR acts on them is decided at each step.
+
+    conv: what is measured of a two-dimensional convolution: its flattened kernel, which the penalty acts on, or the
+    operator on images of conv_size × conv_size that it is with stride 1 and circular padding. A convolution with
+    another stride, groups or dilation stays with its kernel.
     """
     from cmr_runner.regularizers.spectral_table import SpectralTable
 
     matrices = all_matrices(model, layers if layers is not None else LayerRule())
     found = [matrix for matrix in matrices if not matrix.left_out]
     spec = PenaltySpec(K=K, eps=eps, beta=beta, gram=gram)
-    rows, _ = layer_rows(found, spec)
+    one_of("conv", conv, get_args(ConvReading))
+    integer("conv_size", conv_size, least=1)
+    rows = [
+        _operator_row(layer, spec, conv_size)
+        if conv == "operator" and _is_operator(layer)
+        else layer_rows([layer], spec)[0][0]
+        for layer in found
+    ]
     columns = ["layer", "rows", "cols", "kappa", "sigma_max", "sigma_min", "stable_rank", "rho_cond", "rho_moment"]
     return SpectralTable(
         rows,
@@ -66,6 +84,24 @@ def _singular_values_or_nan(layer: Layer) -> Tensor:
         return singular_values(layer.matrix()).cpu()
     except NonFiniteError:
         return torch.full((min(layer.shape),), torch.nan, dtype=torch.float64)
+
+
+def _is_operator(layer: Layer) -> bool:
+    """A state_dict does not tell the stride of a convolution: it is taken to be 1."""
+    weight, module = layer.weight, layer.weight.module
+    simple = not isinstance(module, nn.Conv2d) or (module.stride, module.dilation, module.groups) == ((1, 1), (1, 1), 1)
+    return simple and len(weight.parts) == 1 and getattr(module, weight.attribute).ndim == 4
+
+
+def _operator_row(layer: Layer, spec: PenaltySpec, size: int) -> dict[str, float | int | str]:
+    with torch.no_grad():
+        kernel = layer.weight.effective().detach()
+    shape = (kernel.shape[0] * size**2, kernel.shape[1] * size**2)
+    try:
+        sigma = operator_singular_values(kernel, size).cpu()
+    except NonFiniteError:
+        sigma = torch.full((min(shape),), torch.nan, dtype=torch.float64)
+    return _row(replace(layer, shape=shape), sigma, spec)
 
 
 def _row(layer: Layer, sigma: Tensor, spec: PenaltySpec) -> dict[str, float | int | str]:

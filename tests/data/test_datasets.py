@@ -1,5 +1,7 @@
 """Data sets in memory: shapes, scaling, splits, order, and what the constructors refuse."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.dataset import Dataset
 from cmr_runner.data.digits import digits
 from cmr_runner.data.mnist import fashion_mnist, mnist
+from cmr_runner.data.permuted import PermutedTasks
 from cmr_runner.data.synthetic import synthetic
 
 
@@ -160,3 +163,39 @@ def test_the_default_root_is_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name, appauthor: str(tmp_path / name))
     assert data_root(None) == tmp_path / "cmr_runner" / "data"
     assert data_root("~/here").is_absolute()
+
+
+@pytest.mark.parametrize("build", [digits, synthetic])
+def test_validation_is_held_out_of_the_training_part_and_the_same_for_everyone(build):
+    whole, split = build(), build(validation=100)
+    assert len(split.val_y) == 100
+    assert len(split.train_y) == len(whole.train_y) - 100
+    together = torch.cat([split.train_x, split.val_x]).flatten(1)
+    assert sorted(map(tuple, together.tolist())) == sorted(map(tuple, whole.train_x.flatten(1).tolist()))
+    torch.manual_seed(5)
+    assert torch.equal(build(validation=100).val_x, split.val_x)
+    assert torch.equal(split.test_x, whole.test_x)
+    assert whole.val_x is None
+    with pytest.raises(
+        ValueError, match=rf"^validation must be an integer in \[0, {len(whole.train_y) - 1}\], got 99999"
+    ):
+        build(validation=99999)
+
+
+def test_tasks_permute_pixels_anew_and_keep_labels():
+    base = digits(train_limit=20, test_limit=10, validation=5)
+    parts = {field.name: getattr(base, field.name) for field in fields(Dataset)}
+    stream = PermutedTasks(**parts, seed=3, epochs_per_task=2)
+    assert [stream.task(epoch) for epoch in range(6)] == [0, 0, 0, 1, 1, 2]
+    first, again, second = stream.at_epoch(1), stream.at_epoch(2), stream.at_epoch(3)
+    assert torch.equal(first.train_x, again.train_x)
+    assert not torch.equal(first.train_x, second.train_x)
+    assert torch.equal(first.train_y, base.train_y)
+    assert dict(second.columns) == {"task": 1}
+    # One order for all parts: pixel i of a training image and of a test image come from the same place.
+    for part in ("train_x", "val_x", "test_x"):
+        was, now = getattr(base, part).flatten(1), getattr(second, part).flatten(1)
+        assert torch.equal(was.sort(1).values, now.sort(1).values)
+    other = PermutedTasks(**parts, seed=4, epochs_per_task=2)
+    assert not torch.equal(other.at_epoch(1).train_x, first.train_x)
+    assert torch.equal(stream.to("cpu").at_epoch(3).test_x, second.test_x)

@@ -1,9 +1,7 @@
 """Files are obtained from the first source that delivers, verified, whole, and by one process at a time."""
 
-import contextlib
 import gzip
 import hashlib
-import http.server
 import os
 import pickle
 import socket
@@ -29,6 +27,7 @@ from cmr_runner.data.sources.installed import Installed
 from cmr_runner.data.sources.mirror import Mirror
 from cmr_runner.data.store import ensure_files, unverified
 from cmr_runner.data.torchvision_import import import_torchvision
+from data.web import web
 
 NAMES = list(mnist_module.MNIST.digests)
 CLOSED = "http://127.0.0.1:9/"  # the discard port: nobody listens
@@ -69,35 +68,6 @@ def md5s(served):
 @pytest.fixture
 def raw(tmp_path):
     return tmp_path / "root" / "MNIST" / "raw"
-
-
-@contextlib.contextmanager
-def web(directory: Path, cut: int = 0):
-    """A local web server; it announces whole files and sends `cut` bytes fewer."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            path = directory / self.path.lstrip("/")
-            if not path.is_file():
-                self.send_error(404)
-                return
-            content = path.read_bytes()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content[: len(content) - cut])
-
-        def log_message(self, *args):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def obtain(raw, md5s, *sources):

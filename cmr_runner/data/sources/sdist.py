@@ -80,7 +80,7 @@ def _link_to(file: str, page: str) -> str | None:
     class Links(html.parser.HTMLParser):
         def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
             link = dict(attributes).get("href")
-            if tag == "a" and link and urllib.parse.unquote(urllib.parse.urlsplit(link).path).endswith(f"/{file}"):
+            if tag == "a" and link and urllib.parse.urlsplit(link).path.rpartition("/")[2] == file:
                 found.append(link)
 
     Links().feed(page)
