@@ -78,7 +78,7 @@ def npm_archive(folder: Path, records: dict[str, np.ndarray]) -> Path:
 def pickled_archive(folder: Path, records: dict[str, np.ndarray]) -> Path:
     batches = {
         f"cifar-10-batches-py/{name.removesuffix('.bin')}": pickle.dumps(
-            {"labels": values[:, 0].tolist(), "data": values[:, 1:]}, protocol=2
+            {"labels": values[:, 0].tolist(), "data": values[:, 1:]}, protocol=3
         )
         for name, values in records.items()
     }
