@@ -116,7 +116,7 @@ def _directory(launcher: Any, overrides: list[str]) -> Path:
 
 def _lost(submitted: Job[JobReturn], directory: Path, journal: Journal) -> Outcome:
     """A job that ended without a word: cancelled before it started, killed, or out of memory."""
-    state = submitted.watcher.get_state(submitted.job_id, mode="cache")
+    state = submitted.state
     record = RunDirectory(directory).read()
     if state == "CANCELLED" or journal.stop_requested():
         return stopped_outcome(directory, "cancelled in the queue")

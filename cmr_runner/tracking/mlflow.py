@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ class MLflow(Tracker):
             self._client.delete_run(old.info.run_id)
         created = self._client.create_run(experiment, run_name=run.directory.name, tags={RUN_TAG: key})
         self._id = created.info.run_id
-        parameters = [Param(name, str(value)[:LONGEST_VALUE]) for name, value in settings(run).items()]
+        parameters = [Param(_allowed(name), str(value)[:LONGEST_VALUE]) for name, value in settings(run).items()]
         for start in range(0, len(parameters), 100):
             self._client.log_batch(self._id, params=parameters[start : start + 100])
         if run.plan:
@@ -59,7 +60,9 @@ class MLflow(Tracker):
 
     def write(self, epoch: int, metrics: Mapping[str, float], layers: Sequence[Mapping[str, Any]]) -> None:
         now = int(time.time() * 1000)
-        values = [Metric(name, value, now, epoch) for name, value in {**metrics, **layer_series(layers)}.items()]
+        values = [
+            Metric(_allowed(name), value, now, epoch) for name, value in {**metrics, **layer_series(layers)}.items()
+        ]
         for start in range(0, len(values), 1000):  # the most that one batch may hold
             self._client.log_batch(self._id, metrics=values[start : start + 1000])
 
@@ -68,3 +71,8 @@ class MLflow(Tracker):
         if reason:
             self._client.set_tag(self._id, "cmr_runner.reason", reason)
         self._client.set_terminated(self._id, ENDINGS.get(status, "FAILED"))
+
+
+def _allowed(name: str) -> str:
+    """`name` in the characters that MLflow takes: `layers@regularizer.layers` is a name of Hydra's."""
+    return re.sub(r"[^\w\-. :/]", "_", name)

@@ -28,7 +28,7 @@ def listened(make, root: Path) -> None:
     records = Records()
     for epochs, resumed_from, status in ((range(3), None, "interrupted"), (range(3, 5), 2, "completed")):
         tracker: Tracker = make()
-        choices = {"regularizer": "cmr"}
+        choices = {"regularizer": "cmr", "layers@regularizer.layers": "weights"}
         run = Beginning(root / NAME, "single", choices, CONFIG, records, PLAN, resumed_from=resumed_from)
         tracker.begin(run)
         for epoch in epochs:
@@ -72,7 +72,8 @@ def test_mlflow_holds_one_run_with_every_epoch_once_after_a_resume(tmp_path: Pat
     experiment = client.get_experiment_by_name("single")
     (run,) = client.search_runs([experiment.experiment_id])
     assert (run.info.run_name, run.info.status) == (NAME, "FINISHED")
-    assert run.data.params == {"regularizer": "cmr", "seed": "0", "regularizer.lam": "0.02"}
+    assert run.data.params["layers_regularizer.layers"] == "weights"
+    assert (run.data.params["regularizer"], run.data.params["regularizer.lam"]) == ("cmr", "0.02")
     for name, first in (("kappa_mean", 2.0), ("kappa/layers.0.weight", 3.0)):
         history = client.get_metric_history(run.info.run_id, name)
         assert [(one.step, one.value) for one in history] == [(epoch, first + epoch) for epoch in range(5)]
