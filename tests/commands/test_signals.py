@@ -9,12 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from run_process import PATIENCE, command, directories, environment, only_directory, record, start
 
-from cmr_runner.commands.progress import Progress
+from cmr_runner.commands import progress
 from cmr_runner.commands.signals import SIGNALS, StopRequests
-from cmr_runner.training.loop import StepView
 
 STARTED_BY_THE_SIGNAL = """
 import signal, sys
@@ -78,10 +76,15 @@ def test_a_terminal_that_is_closed_does_not_break_the_live_display(monkeypatch: 
             raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(sys, "stdout", Gone())
-    progress = Progress("live")
-    with progress:
-        progress.step(StepView(epoch=1, step=1, steps=2, loss=torch.tensor(0.5)))
-    assert isinstance(sys.stdout, Gone)
+    bar = progress._bar()
+    with pytest.raises(OSError, match="Input/output"):
+        sys.stdout.write("a line")
+    bar.start()
+    task = bar.add_task("", total=2, figures="", epoch="epoch 1/1")
+    bar.update(task, completed=1, refresh=True)
+    bar.console.print("epoch 1/1")
+    bar.stop()
+    assert bar.tasks[0].completed == 1
 
 
 @pytest.mark.slow
