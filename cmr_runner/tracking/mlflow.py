@@ -60,9 +60,8 @@ class MLflow(Tracker):
 
     def write(self, epoch: int, metrics: Mapping[str, float], layers: Sequence[Mapping[str, Any]]) -> None:
         now = int(time.time() * 1000)
-        values = [
-            Metric(_allowed(name), value, now, epoch) for name, value in {**metrics, **layer_series(layers)}.items()
-        ]
+        named = {**metrics, **layer_series(layers)}.items()
+        values = [Metric(_allowed(name), value, now, epoch) for name, value in named]
         for start in range(0, len(values), 1000):  # the most that one batch may hold
             self._client.log_batch(self._id, metrics=values[start : start + 1000])
 
