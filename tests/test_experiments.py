@@ -111,7 +111,7 @@ def test_an_experiment_beyond_the_paper_chooses_lambda_on_validation(name: str) 
         assert node.keys() == {"defaults", "lam", "warmup"}
         assert node.defaults[0] == f"/regularizer/{method}@_here_"
         assert node.lam in values
-        assert node.warmup == tuning.hydra.sweeper.params["regularizer.warmup"]
+        assert node.warmup == float(tuning.hydra.sweeper.params["regularizer.warmup"])
     assert swept(name, "seed") == ["0", "1", "2"]
 
 
