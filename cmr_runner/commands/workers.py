@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.1
 PATIENCE_SECONDS = 5.0  # for the report of a death that joblib has noticed
-KILLED = "its process was killed (out of memory?); the same command goes on with it"
+KILLED = "its process was killed (out of memory?); the same command resumes it"
 
 
 class DeathWatch:
