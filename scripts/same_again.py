@@ -56,7 +56,8 @@ def run_again(run: Path, output: Path) -> Path:
     instructions = record["provenance"].get("instructions", "AVX2")
     environment = {"ATEN_CPU_CAPABILITY": instructions.lower(), "MKL_ENABLE_INSTRUCTIONS": instructions}
     command = [sys.executable, "-m", "cmr_runner", *words(record), f"output_root={output}", "progress=none"]
-    subprocess.run(command, env=os.environ | environment, check=False, cwd=ROOT)  # what it wrote tells how it ended
+    # What it wrote tells how it ended; what it prints of where that is would only be in the way.
+    subprocess.run(command, env=os.environ | environment, stdout=subprocess.DEVNULL, check=False, cwd=ROOT)
     return next((path.parent for path in output.glob("*/*/run.json")), output)  # a revision may have moved it
 
 

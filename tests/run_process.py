@@ -69,8 +69,20 @@ def thaw(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 def _process(words: list[str], cwd: Path, **extra: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        words, cwd=cwd, env=environment(**extra), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words,
+        cwd=cwd,
+        env=environment(**extra),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heeding_signals,
     )
+
+
+def heeding_signals() -> None:
+    """As from a terminal: tests may run under nohup, whose children ignore SIGHUP and SIGINT."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def run(cwd: Path, *words: str, **extra: str) -> subprocess.CompletedProcess[str]:
