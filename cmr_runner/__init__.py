@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from cmr_runner.regularizers.analysis import analyze
     from cmr_runner.regularizers.cmr import CMR
     from cmr_runner.regularizers.layers import LayerRule
-    from cmr_runner.spectral.engines.memory import keep_freed_memory
+    from cmr_runner.training.memory import keep_freed_memory
 
-_ROOMS = {"keep_freed_memory": "cmr_runner.spectral.engines"}
+_ROOMS = {"keep_freed_memory": "cmr_runner.training.memory"}
 
 
 def __getattr__(name: str) -> Any:

@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 import torch
 
+from cmr_runner import keep_freed_memory
 from cmr_runner.inits import prescribed_kappa_
 from cmr_runner.models import MLP
 from cmr_runner.spectral import PenaltySpec
-from cmr_runner.spectral.engines import build_engine, keep_freed_memory, set_spectral_threads
+from cmr_runner.spectral.engines import build_engine, set_spectral_threads
 from cmr_runner.spectral.engines.edges import gram_edges, krylov_edges
 from cmr_runner.spectral.engines.probes import probed, signs
 

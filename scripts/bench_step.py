@@ -23,10 +23,10 @@ import torch
 from bench_networks import CASES, Case
 from torch import nn
 
+from cmr_runner import keep_freed_memory
 from cmr_runner.regularizers import CMR, SRIP, Orthogonal, Regularizer, SoftOrthogonality, SpectralNorm, find_layers
 from cmr_runner.regularizers.layers import LayerRule
 from cmr_runner.spectral import moments
-from cmr_runner.spectral.engines import keep_freed_memory
 from cmr_runner.training.clipping import clip_
 
 Step = Callable[[], None]

@@ -20,8 +20,9 @@ from cmr_runner.commands.settings import GROUPS, Mistake, Settings
 from cmr_runner.commands.signatures import check_arguments
 from cmr_runner.data.dataset import Dataset
 from cmr_runner.distributed import Ranks
-from cmr_runner.spectral.engines import keep_freed_memory, set_spectral_threads
+from cmr_runner.spectral.engines import set_spectral_threads
 from cmr_runner.training.loop import Trainer, steps_per_epoch
+from cmr_runner.training.memory import keep_freed_memory
 from cmr_runner.training.optimizers import check_options, optimizer_of
 from cmr_runner.training.seeding import generator
 

@@ -10,7 +10,6 @@ from cmr_runner.spectral.engines.base import Engine
 from cmr_runner.spectral.engines.chunks import set_spectral_threads, shared_workers
 from cmr_runner.spectral.engines.exact import ExactEngine
 from cmr_runner.spectral.engines.fast import FastEngine
-from cmr_runner.spectral.engines.memory import keep_freed_memory
 from cmr_runner.spectral.engines.staggered import StaggeredEngine
 from cmr_runner.spectral.engines.stochastic import StochasticEngine
 
@@ -52,7 +51,6 @@ __all__ = [
     "StaggeredEngine",
     "StochasticEngine",
     "build_engine",
-    "keep_freed_memory",
     "set_spectral_threads",
     "shared_workers",
 ]

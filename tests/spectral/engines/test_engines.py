@@ -1,8 +1,6 @@
 """What holds for every engine: names, choice by size, resuming, and independence of threads."""
 
 import io
-import subprocess
-import sys
 from functools import partial
 
 import pytest
@@ -164,24 +162,3 @@ def test_pieces_cover_the_batch_and_depend_on_its_shape_alone():
         assert [i for start, stop in bounds for i in range(start, stop)] == list(range(B))
         assert max(stop - start for start, stop in bounds) <= 5
     assert chunk_bounds(torch.empty(3, 500, 500), entries=1) == [(0, 1), (1, 2), (2, 3)]
-
-
-def test_freed_memory_stays_with_the_process():
-    """In a process of its own: the setting is for good. Pages are faulted in once, not in every round."""
-    script = (
-        "import resource, torch\n"
-        "from cmr_runner.spectral.engines import keep_freed_memory\n"
-        "def step():\n"
-        "    small = torch.ones(1 << 18)\n"
-        "    many = [torch.ones(1 << 20) for _ in range(12)]\n"
-        "    del many\n"
-        "    torch.ones(1 << 21)\n"
-        "def faults():\n"
-        "    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
-        "if keep_freed_memory():\n"
-        "    for _ in range(3): step()\n"
-        "    before = faults()\n"
-        "    for _ in range(10): step()\n"
-        "    assert faults() - before < 12288, faults() - before  # the pages of one step\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
