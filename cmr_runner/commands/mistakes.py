@@ -86,7 +86,9 @@ def _composition(error: ConfigCompositionException, overrides: list[str]) -> str
 def _unknown_key(key: str, overrides: list[str]) -> str:
     parent, _, leaf = key.rpartition(".")
     typed = next((override for override in overrides if override.lstrip("+~").startswith(f"{key}=")), key)
-    known = _known_keys(parent, [override for override in overrides if override != typed])
+    # What is no override is the value of an option, as the folder of --config-dir.
+    others = [word for word in overrides if word != typed and ("=" in word or word.startswith("~"))]
+    known = _known_keys(parent, others)
     if not known:
         return f"{typed}: no such key"
     paths = [f"{parent}.{name}" if parent else name for name in known]
@@ -132,9 +134,11 @@ def _groups() -> Iterable[str]:
 
 def _composed(overrides: list[str]) -> DictConfig | None:
     GlobalHydra.instance().clear()
+    own = get_args_parser().parse_known_args(sys.argv[1:])[0].config_dir
+    searched = [f"hydra.searchpath=[file://{Path(own).absolute()}]"] if own else []
     try:
         with initialize_config_dir(str(config_directory()), version_base="1.3"):
-            return compose(CONFIG_NAME, overrides)
+            return compose(CONFIG_NAME, [*overrides, *searched])
     except Exception:
         # The other overrides are wrong too, or are a sweep's; the caller does without.
         return None

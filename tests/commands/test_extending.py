@@ -167,6 +167,10 @@ def test_one_folder_adds_an_option_to_every_group_and_their_values_are_checked(
         assert wrong.returncode == 2
         assert wrong.stderr.startswith(f"cmr-run: {group}.{key} must be a")
         assert wrong.stderr.endswith("got 'many'\n")
+    unknown = call(tmp_path, *words, "regularizer.K=3", base=())
+    assert unknown.stderr.startswith("cmr-run: regularizer.K=3: no such key; ")
+    assert "regularizer.target" in unknown.stderr
+    assert "regularizer.alpha1" not in unknown.stderr  # a key of the default's, not of this one
     outside = call(tmp_path, *words, "regularizer.target=-1", base=())
     assert (outside.returncode, outside.stderr) == (2, "cmr-run: regularizer.target must be > 0, got -1\n")
 
