@@ -30,7 +30,7 @@ def gradients(model: nn.Module) -> list[torch.Tensor]:
     return [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
-def test_drop_in_gives_step_for_step_the_gradients_of_the_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drop_in_gives_step_for_step_the_gradients_of_the_runner() -> None:
     data = synthetic(train=256, test=16)
     keys = {"lam": 0.02, "warmup": 2, "steps_per_epoch": 4, "seed": 0}
     seen: list[list[torch.Tensor]] = []
@@ -41,8 +41,7 @@ def test_drop_in_gives_step_for_step_the_gradients_of_the_runner(monkeypatch: py
 
     model = runner_model()
     optimizer = torch.optim.Adam(model.parameters())
-    step = optimizer.step
-    monkeypatch.setattr(optimizer, "step", lambda: (seen.append(gradients(model)), step()))
+    optimizer.register_step_pre_hook(lambda *_: seen.append(gradients(model)))
     trainer = Trainer(
         model=model, data=data, regularizer=CMR(model, **keys), optimizer=optimizer, seed=0, epochs=2, clip_norm=5.0
     )
