@@ -74,7 +74,8 @@ def test_a_sweep_equals_the_serial_one_and_goes_past_a_failure(submitted, tmp_pa
 
 
 def test_a_job_at_its_time_limit_is_queued_again_and_ends_bit_equal(submitted, slurm: Slurm, tmp_path: Path) -> None:
-    process = submitted(LONG)
+    long = "trainer.epochs=500"  # not over before this test has found its process, on a busy machine either
+    process = submitted(long)
     assert when(process, lambda: bool(with_rows(tmp_path)))
     (holder,) = tmp_path.glob("outputs/single/.locks/*.json")
     worker = json.loads(holder.read_text())["pid"]
@@ -88,7 +89,7 @@ def test_a_job_at_its_time_limit_is_queued_again_and_ends_bit_equal(submitted, s
     limit(slurm, minutes=10)
     code, said = ended(process)
     assert (code, table(said)) == (0, {0: "resumed"})
-    assert by_name(tmp_path) == serial(tmp_path, LONG)
+    assert by_name(tmp_path) == serial(tmp_path, long)
 
 
 def limit(slurm: Slurm, minutes: int) -> None:

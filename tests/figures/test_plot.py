@@ -266,7 +266,7 @@ def test_five_hundred_runs_stay_within_a_gigabyte(tmp_path):
         "print(max(u.ru_maxrss for u in used) / 1024, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert float(done.stderr) < 1000
+    assert float(done.stderr.splitlines()[-1]) < 1000  # what else stands there is not about memory
     assert (tmp_path / "figures" / "sweep" / "sweep.png").exists()
 
 
