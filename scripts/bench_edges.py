@@ -1,6 +1,6 @@
 """How good an engine's spectra are along a real κ-stress run, against `exact` in float64, at percentiles.
 
-    python scripts/bench_edges.py [--engine auto] [--refresh 8] [--lanczos 6] [--steps 1876] [--every 15]
+    python scripts/bench_edges.py [--engine auto] [--refresh 8] [--blocks 4] [--steps 1876] [--every 15]
 
 The run is the paper's (MNIST, 15 × 256 tanh, orthogonal × 0.06, Adam 1e-3, batch 64, λ = 0.02, warm-up of 2 epochs).
 For the layers whose short side is over 32, at every so many-th step: κ; σ_min and σ_max found ÷ true; the Rayleigh gap
@@ -23,6 +23,7 @@ from cmr_runner.regularizers import CMR
 from cmr_runner.spectral import PenaltySpec, rho_cond_slopes
 from cmr_runner.spectral.engines import ENGINES
 from cmr_runner.spectral.engines.staggered import REFRESH, SMALL_SIDE
+from cmr_runner.spectral.engines.subspace import KEPT
 from cmr_runner.spectral.penalty import LayerPenalty, exact_penalty
 
 LEVELS = (0.5, 0.95, 0.99, 1.0)
@@ -52,7 +53,7 @@ class Watch:
 
     def of_edges(self, W: Tensor, spec: PenaltySpec, group: str) -> Tensor:
         """α₁∇ρ_cond by the engine's own edge vectors, (B, m·n)."""
-        V = self.engine._held[group].V.double()
+        V = self.engine._held[group].X[:, ::KEPT].double()
         wide = W.shape[1] < W.shape[2]
         Y = V @ (W if wide else W.mT)
         sigma = Y.norm(dim=-1)
@@ -87,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", default="auto", choices=[name for name in ENGINES if name in ("auto", "staggered")])
     parser.add_argument("--refresh", type=int, default=REFRESH)
-    parser.add_argument("--lanczos", type=int, help="Lanczos steps of the engine")
+    parser.add_argument("--blocks", type=int, help="products with the Gram matrix at every step, the engine's `steps`")
     parser.add_argument("--steps", type=int, default=1876)
     parser.add_argument("--every", type=int, default=15, help="look at every so many-th step")
     parser.add_argument("--seed", type=int, default=0)
@@ -99,7 +100,7 @@ def main() -> None:
     model = MLP((1, 28, 28), 10)
     orthogonal_(model, generator, gain=0.06)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
-    engine = {"name": arguments.engine, "refresh": arguments.refresh, "steps": arguments.lanczos}
+    engine = {"name": arguments.engine, "refresh": arguments.refresh, "steps": arguments.blocks}
     cmr = CMR(model, engine=engine, warmup=2, steps_per_epoch=len(data.train_x) // 64, seed=arguments.seed)
     watch = Watch(cmr, arguments.every, arguments.refresh)
     cmr.engine.penalty = watch  # type: ignore[method-assign]

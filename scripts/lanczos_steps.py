@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument(
         "--steps", nargs="+", type=engine_steps, default=["16", "64", EXACT], help=f"numbers, or {EXACT}"
     )
-    parser.add_argument("--engine", default="fast", help="whose Lanczos steps: fast, stochastic, staggered or auto")
+    parser.add_argument("--engine", default="fast", help="whose `steps`: fast, stochastic, staggered or auto")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("outputs/lanczos_steps"))

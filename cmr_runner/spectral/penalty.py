@@ -43,7 +43,7 @@ class PenaltySpec:
         number("alpha1", self.alpha1, least=0)
         number("alpha2", self.alpha2, least=0)
         number("beta", self.beta)
-        number("eps", self.eps, above=0)
+        number("eps", self.eps, above=0, most=1e30)  # within float32, squared weights and all
         one_of("gram", self.gram, get_args(GramReading))
         if self.weights is not None:
             shape = tuple(self.weights.shape)

@@ -26,7 +26,7 @@ def build_engine(engine: str | Mapping[str, Any] | Engine, *, seed: int = 0) -> 
     if isinstance(engine, Engine):
         return engine
     options = {"name": engine} if isinstance(engine, str) else engine
-    if not isinstance(options, Mapping) or options.get("name") not in ENGINES:
+    if not isinstance(options, Mapping) or options.get("name") not in tuple(ENGINES):  # a list cannot be looked up
         got = options.get("name") if isinstance(options, Mapping) else options
         raise ArgumentError("engine", f"engine must be one of {', '.join(ENGINES)}, got {got!r}")
     given = {str(key): value for key, value in options.items() if key != "name" and value is not None}

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cmr_runner.spectral.decomposition import NonFiniteError, check_finite
-from cmr_runner.spectral.engines.lanczos import RowsTimesGram, krylov_space, ritz_edges, row_lengths
+from cmr_runner.spectral.engines.lanczos import RowsTimesGram, ritz_edges
 
 ACCEPTED_RESIDUAL = 0.05  # of the spread: gaps grow with its square, and on real runs it is rarely passed
 RELATIVE_RESIDUAL = 0.25  # of λ_min + ε: past it, σ_min is not known well enough for the slope of ρ_cond
@@ -30,7 +29,7 @@ def krylov_edges(W: Tensor, times_gram: RowsTimesGram, start: Tensor, steps: int
     σ is ‖Wx‖, not √θ: it keeps half the digits of W where the Gram matrix has none left.
     """
     ritz = ritz_edges(times_gram, start, steps)
-    return _edges(torch.bmm(ritz.X, W.mT), ritz.X, ritz.residual), ritz.residual
+    return edges_from(torch.bmm(ritz.X, W.mT), ritz.X, ritz.residual), ritz.residual
 
 
 def gram_edges(W: Tensor, G: Tensor, start: Tensor, steps: int, eps: float, *, sharp: bool = True) -> Edges:
@@ -42,31 +41,6 @@ def gram_edges(W: Tensor, G: Tensor, start: Tensor, steps: int, eps: float, *, s
     """
     edges, residual = krylov_edges(W, lambda X: torch.bmm(X, G), start, steps)
     return sharp_edges(W, edges, residual, eps, lambda blunt: G[blunt]) if sharp else edges
-
-
-def weight_edges(W: Tensor, start: Tensor, steps: int) -> tuple[Edges, Tensor]:
-    """Edges of W, which is multiplied with itself and never squared, and the residuals of both, (B, 2).
-
-    With Y = QWᵀ, the rows that every product with the Gram matrix passes through, H = YYᵀ: singular values as exact
-    as W's own digits, and the left vectors come at no further product. Raises NonFiniteError.
-    """
-    Y: list[Tensor] = []
-
-    def times_gram(X: Tensor) -> Tensor:
-        Y.append(torch.bmm(X, W.mT))
-        return torch.bmm(Y[-1], W)
-
-    Q, QG = krylov_space(times_gram, start, steps)
-    images = torch.cat(Y, 1)  # (B, steps, M)
-    H = torch.bmm(images, images.mT).double()
-    if not torch.isfinite(H.sum()):  # every entry of W is in it
-        check_finite(W)
-        raise NonFiniteError(f"matrices of shape {tuple(W.shape[1:])} are too large to square in {W.dtype}")
-    theta, S = torch.linalg.eigh(H)
-    theta, S = theta[:, [-1, 0]].to(W), S[:, :, [-1, 0]].mT.to(W)  # (B, 2), (B, 2, steps)
-    V = torch.bmm(S, Q)
-    residual = row_lengths(torch.bmm(S, QG) - theta.unsqueeze(-1) * V).squeeze(-1)
-    return _edges(torch.bmm(S, images), V, residual), residual
 
 
 def sharp_edges(W: Tensor, edges: Edges, residual: Tensor, eps: float, gram: Callable[[Tensor], Tensor]) -> Edges:
@@ -100,17 +74,17 @@ def _sharpened(W: Tensor, G: Tensor, edges: Edges) -> Edges:
     V = torch.cat([edges.V[:, :1], x], 1)
     lam = torch.linalg.vector_norm(torch.bmm(V, W.mT), dim=-1, keepdim=True).square()
     residual = torch.linalg.vector_norm(torch.bmm(torch.bmm(V, W.mT), W) - lam * V, dim=-1)
-    return _edges(torch.bmm(V, W.mT), V, residual)
+    return edges_from(torch.bmm(V, W.mT), V, residual)
 
 
-def _edges(Y: Tensor, V: Tensor, residual: Tensor) -> Edges:
-    """From unit rows V (B, 2, r) and their images Y = VWᵀ (B, 2, M)."""
+def edges_from(Y: Tensor, V: Tensor, residual: Tensor, accepted: float = ACCEPTED_RESIDUAL) -> Edges:
+    """From unit rows V (B, 2, r), their images Y = VWᵀ (B, 2, M) and residuals, which may be a part of the spread."""
     sigma = torch.linalg.vector_norm(Y, dim=-1)
     # Where σ = 0 any unit u serves: every slope that multiplies it is 0 or finite times 0.
     U = Y / sigma.clamp_min(torch.finfo(Y.dtype).tiny).unsqueeze(-1)
     lam = sigma.square()
     rounding = 100 * torch.finfo(Y.dtype).eps * lam[:, 0]  # all there is to see in a spectrum of equal values
-    limit = ACCEPTED_RESIDUAL * (lam[:, 0] - lam[:, 1]) + rounding
+    limit = accepted * (lam[:, 0] - lam[:, 1]) + rounding
     return Edges(sigma, U, V, (residual <= limit.unsqueeze(-1)).all(-1))
 
 

@@ -63,8 +63,7 @@ def krylov_space(times_gram: RowsTimesGram, start: Tensor, steps: int) -> tuple[
         if j + 1 < steps:
             # Twice, because once leaves rounding of the size eps·‖w‖ along the rows already there.
             found = Q[:, : j + 1]
-            found_t = found.mT
-            w = _without(_without(w, found, found_t).add_(traces[j + 1]), found, found_t)
+            w = without(without(w, found).add_(traces[j + 1]), found)
     return Q, torch.cat(products, 1)
 
 
@@ -76,9 +75,9 @@ def fresh_rows(count: int, r: int) -> Tensor:
     return rows / row_lengths(rows)
 
 
-def _without(w: Tensor, Q: Tensor, Q_t: Tensor) -> Tensor:
-    """w (B, 1, r) less its part in the span of the rows of Q (B, j, r), whose transpose is Q_t."""
-    return torch.baddbmm(w, torch.bmm(w, Q_t), Q, alpha=-1)
+def without(rows: Tensor, found: Tensor) -> Tensor:
+    """The rows (B, b, r) less their part in the span of the orthonormal ones found before (B, j, r)."""
+    return torch.baddbmm(rows, torch.bmm(rows, found.mT), found, alpha=-1)
 
 
 def row_lengths(w: Tensor) -> Tensor:

@@ -16,17 +16,19 @@ from cmr_runner.spectral.condition import rho_cond
 from cmr_runner.spectral.decomposition import check_finite, working
 from cmr_runner.spectral.engines.assembly import edge_slopes
 from cmr_runner.spectral.engines.chunks import chunk_bounds, shared_workers
-from cmr_runner.spectral.engines.edges import Edges, replaced_edges, sharp_edges, weight_edges
+from cmr_runner.spectral.engines.edges import Edges, replaced_edges, sharp_edges
 from cmr_runner.spectral.engines.exact import exact_with_edges
 from cmr_runner.spectral.engines.fast import moments_by_products, too_narrow
 from cmr_runner.spectral.engines.probes import signs
 from cmr_runner.spectral.engines.randomness import generator_for
-from cmr_runner.spectral.engines.stochastic import LONGER, PROBES, moments_by_probes
-from cmr_runner.spectral.engines.warm_start import NOISE
+from cmr_runner.spectral.engines.stochastic import PROBES, moments_by_probes
+from cmr_runner.spectral.engines.subspace import KEPT, subspace_edges
 from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
 
-STEPS = 12
+STEPS = 4
+LONGER = 2  # times as many without a warm start, or where edges fail their check
 REFRESH = 8
+NOISE = 0.03  # of a kept vector's length, at the inner ones: what no kept vector sees must not stay unseen for ever
 SMALL_SIDE = 32  # up to it all of the spectrum costs less than its edges
 PRODUCT_WORK = 2 * 512**3  # of m·n·min(m, n): up to it moments come from products, beyond from random probes
 CHUNK_ENTRIES = 13 * 256 * 256  # of W: smaller pieces, and Python costs more than what is shared
@@ -37,7 +39,7 @@ class Held:
     """What a group of B layers keeps from step to step."""
 
     evaluations: int
-    V: Tensor  # (B, 2, r) v_max and v_min on the short side
+    X: Tensor  # (B, 2·KEPT, r) vectors at the edges of the short side; none where all of the spectrum is taken
     moments: Tensor  # (B, K+1) float64, this and what follows as of each layer's last turn
     rho_moment: Tensor  # (B,) float64
     through: Tensor  # (B, 2) float64, what of α₂∇ρ_moment falls on the edges: σ · through · u vᵀ
@@ -45,9 +47,8 @@ class Held:
     square: Tensor  # (B,) float64 ‖dense‖²
 
     def fits(self, W: Tensor, spec: PenaltySpec) -> bool:
-        B, r = len(W), min(W.shape[1:])
-        as_wanted = (self.dense is not None) == (spec.alpha2 != 0) and self.moments.shape[-1] == spec.K + 1
-        return self.V.shape == (B, 2, r) and self.V.dtype == W.dtype and self.V.device == W.device and as_wanted
+        fitting = self.X.shape == kept_shape(W) and self.X.dtype == W.dtype and self.X.device == W.device
+        return fitting and (self.dense is not None) == (spec.alpha2 != 0) and self.moments.shape[-1] == spec.K + 1
 
 
 class StaggeredEngine:
@@ -59,8 +60,8 @@ class StaggeredEngine:
     as a whole, ∇ρ_moment would press on two directions that are no edges any more. Layers take turns, so every step
     costs the same.
 
-    - Edges: `steps` Lanczos steps on W itself from the last step's vectors; where they fail their check, again with
-      four times as many; where the low edge is not known well enough for ρ_cond, sharpened as `fast` does it.
+    - Edges: `steps` products of the last step's vectors with the Gram matrix, see `subspace`; twice as many where the
+      edges fail their check; where the low one is not known well enough for ρ_cond, it is sharpened as in `fast`.
     - Moments: by products as in `fast`, by two blocks of `probes` as in `stochastic` where products are too slow.
     - A short side of up to 32: edges from all singular values, by the Gram matrix in float64.
     """
@@ -83,20 +84,19 @@ class StaggeredEngine:
         if held is not None and held.fits(A, spec):
             due, steps = self._turn(group, held.evaluations, len(A)), self.steps
         else:
-            held = self._held[group] = nothing_held(A, spec)
+            held = self._held[group] = nothing_held(A, spec, generator_for(self.seed, f"{group}, first", step))
             due, steps = (0, len(A)), LONGER * self.steps
         held.evaluations += 1
-        r = held.V.shape[-1]
-        start = held.V.sum(1)
-        if r > SMALL_SIDE:
-            noise = torch.randn(len(A), r, generator=generator_for(self.seed, group, step)).mul_(NOISE / r**0.5)
-            start += noise.to(A)
+        start = held.X.clone()
+        if start.numel():
+            inner = start[:, KEPT - 1 :: KEPT]
+            noise = torch.randn(inner.shape, generator=generator_for(self.seed, group, step))
+            inner.add_(noise.to(A), alpha=NOISE / A.shape[-1] ** 0.5)
 
         def piece(i: int, j: int) -> Part:
             """Layers i to j: their edges, and the moments of those whose turn it is."""
             tall = A[i:j] if A.shape[1] >= A.shape[2] else A[i:j].mT
-            edges, fallbacks = edges_of(tall, start[i:j], steps, spec)
-            held.V[i:j] = edges.V
+            edges, held.X[i:j], fallbacks = edges_of(tall, start[i:j], steps, spec)
             a, b = max(i, due[0]), min(j, due[1])
             if a < b and spec.alpha2:
                 own = Edges(*(field[a - i : b - i] for field in edges))
@@ -185,12 +185,17 @@ def by_products(shape: tuple[int, int]) -> bool:
     return m * n * min(m, n) <= PRODUCT_WORK
 
 
-def nothing_held(W: Tensor, spec: PenaltySpec) -> Held:
+def kept_shape(W: Tensor) -> tuple[int, int, int]:
     B, r = len(W), min(W.shape[1:])
+    return (B, 2 * KEPT if r > SMALL_SIDE else 0, r)
+
+
+def nothing_held(W: Tensor, spec: PenaltySpec, draws: torch.Generator) -> Held:
+    B, rows, r = kept_shape(W)
     unknown = W.new_full((B, spec.K + 1), torch.nan, dtype=torch.float64)
     return Held(
         evaluations=0,
-        V=W.new_zeros(B, 2, r),
+        X=torch.randn(B, rows, r, generator=draws).to(W),
         moments=unknown,
         rho_moment=unknown[:, 0].clone(),
         through=W.new_zeros(B, 2, dtype=torch.float64),
@@ -199,18 +204,19 @@ def nothing_held(W: Tensor, spec: PenaltySpec) -> Held:
     )
 
 
-def edges_of(W: Tensor, start: Tensor, steps: int, spec: PenaltySpec) -> tuple[Edges, int]:
-    """Edges of a tall W, checked, sharpened where ρ_cond needs it; and how many needed a longer run."""
+def edges_of(W: Tensor, start: Tensor, steps: int, spec: PenaltySpec) -> tuple[Edges, Tensor, int]:
+    """Edges of a tall W, checked, sharpened where ρ_cond needs it; what to keep; and how many needed a longer run."""
     if W.shape[-1] <= SMALL_SIDE:
-        return small_edges(W), 0
-    edges, residual = weight_edges(W, start, steps)
+        return small_edges(W), start, 0
+    edges, residual, X = subspace_edges(W, start, steps)
     refused = ~edges.accepted
     if refused.any():
-        again, residual[refused] = weight_edges(W[refused], edges.V[refused].sum(1) + start[refused], LONGER * steps)
+        again, residual[refused], X[refused] = subspace_edges(W[refused], X[refused], LONGER * steps)
         edges = replaced_edges(edges, refused, again)
     if spec.alpha1:
         edges = sharp_edges(W, edges, residual, spec.eps, lambda blunt: torch.bmm(W[blunt].mT, W[blunt]))
-    return edges, int(refused.sum())
+        X[:, KEPT] = edges.V[:, 1]
+    return edges, X, int(refused.sum())
 
 
 def factors(W: Tensor, edges: Edges, spec: PenaltySpec, held: Held, first: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,146 @@
+"""What a step of each engine costs by formula: operations, passes over W, bytes held and exchanged.
+
+For one layer m × n with the short side r and the long side M, K moments, at every step:
+
+    edges       `fast`        2·16 r²            operations, on the Gram matrix it has anyway
+                `stochastic`  4·8 Mr             two thin products for each of 8 Lanczos steps
+                `staggered`   4·4·6 Mr           of six rows, four times
+    rows        4·j·b·r for each time that b rows are cleared of the j found before
+    moments     by products   2(q+1)Mr² + 2(q−1)r³,  q = ⌈K/2⌉ (K = 5: q = 2, the traces of T_5 come from W T_2)
+                by probes     2·2p(3q + 2)Mr,  q = ⌊K/2⌋
+                              `staggered`: once in `refresh` steps
+    passes      over arrays of W's size that no product makes: counted in the code
+    held        `staggered`   mn + 6r numbers; the others 2r
+    exchanged   mn numbers, summed over the ranks, whatever the engine
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from cmr_runner.spectral.engines import fast, staggered, stochastic
+from cmr_runner.spectral.engines.subspace import KEPT
+
+FLOAT32 = 4  # bytes
+# Reads and writes of arrays of W's size: checks, Ĝ, traces, combinations, norms, the rank-2 part.
+PASSES_OF_PRODUCTS = 24
+PASSES_OF_PROBES = 6
+ROWS_OF_PROBES = 2 * stochastic.PROBES * 6  # drawn, cast, and the recurrence's sums
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one layer (or many) and one step."""
+
+    edges: float  # operations in products of 2·KEPT rows with W, or of one row
+    probes: float  # in products of 2p rows with W
+    products: float  # in products of matrices
+    rows: float  # in keeping rows orthogonal
+    passes: float  # numbers read or written beside products
+    held: float  # bytes between steps
+    exchanged: float  # bytes that each rank puts into the sum
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+    def times(self, count: int) -> "Cost":
+        return Cost(*(count * value for value in vars(self).values()))
+
+    @property
+    def operations(self) -> float:
+        return self.edges + self.probes + self.products + self.rows
+
+
+def product_work(M: int, r: int, K: int) -> float:
+    q = 2 if K == 5 else ceil(K / 2)
+    return 2 * (q + 1) * M * r**2 + 2 * (q - 1) * r**3
+
+
+def probe_work(M: int, r: int, K: int, probes: int) -> float:
+    q = K // 2
+    return 2 * 2 * probes * (3 * q + 2) * M * r
+
+
+def lanczos_rows(steps: int, r: int) -> float:
+    """Each new row cleared twice of those before it."""
+    return sum(2 * 4 * j * r for j in range(steps))
+
+
+def block_rows(blocks: int, b: int, r: int) -> float:
+    """Each new block cleared three times, and two `qr`; the projection and what comes out of it."""
+    cleared = sum(3 * 4 * b * (j * b) * r + 2 * 4 * b**2 * r for j in range(1, blocks))
+    return cleared + 2 * (blocks * b) ** 2 * r + 6 * b * blocks * b * r
+
+
+def cost(engine: str, shape: tuple[int, int], *, K: int = 5, refresh: int = staggered.REFRESH) -> Cost:
+    r, M = sorted(shape)
+    W, kept = M * r, 2 * FLOAT32 * r
+    if engine == "fast":
+        return Cost(
+            edges=2 * fast.STEPS * r**2,
+            probes=0,
+            products=product_work(M, r, K),
+            rows=lanczos_rows(fast.STEPS, r),
+            passes=PASSES_OF_PRODUCTS * W,
+            held=kept,
+            exchanged=FLOAT32 * W,
+        )
+    if engine == "stochastic":
+        return Cost(
+            edges=4 * stochastic.STEPS * W,
+            probes=probe_work(M, r, K, stochastic.PROBES),
+            products=0,
+            rows=lanczos_rows(stochastic.STEPS, r),
+            passes=PASSES_OF_PROBES * (W + ROWS_OF_PROBES * r),
+            held=kept,
+            exchanged=FLOAT32 * W,
+        )
+    if engine == "staggered":
+        by_products, rows = staggered.by_products(shape), 2 * KEPT
+        moments = PASSES_OF_PRODUCTS * W if by_products else PASSES_OF_PROBES * (W + ROWS_OF_PROBES * r)
+        return Cost(
+            edges=4 * staggered.STEPS * rows * W,
+            probes=0 if by_products else probe_work(M, r, K, stochastic.PROBES) / refresh,
+            products=product_work(M, r, K) / refresh if by_products else 0,
+            rows=block_rows(staggered.STEPS, rows, r),
+            passes=W + moments / refresh,  # the first: the edges' part against what is held
+            held=FLOAT32 * W + KEPT * kept,
+            exchanged=FLOAT32 * W,
+        )
+    raise ValueError(f"no model of {engine}")
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """The matrices of the blocks, without embeddings, and what a training step of it usually takes."""
+
+    name: str
+    depth: int
+    block: tuple[tuple[int, int], ...]
+    tokens: int  # in the batch of one step, over all ranks
+    ranks: int
+
+    @property
+    def parameters(self) -> int:
+        return self.depth * sum(m * n for m, n in self.block)
+
+    @property
+    def step_operations(self) -> float:
+        """Forward and backward: 6 for each weight and token."""
+        return 6.0 * self.parameters * self.tokens
+
+    def cost(self, engine: str) -> Cost:
+        total = Cost(0, 0, 0, 0, 0, 0, 0)
+        for shape in self.block:
+            total += cost(engine, shape).times(self.depth)
+        return total
+
+
+def _gpt(name: str, depth: int, width: int, tokens: int, ranks: int) -> Transformer:
+    return Transformer(name, depth, ((width, width),) * 4 + ((width, 4 * width),) * 2, tokens, ranks)
+
+
+TRANSFORMERS = (
+    _gpt("GPT-2 124M", 12, 768, 2**19, 8),
+    _gpt("1.3B", 24, 2048, 2**20, 64),
+    Transformer("7B", 32, ((4096, 4096),) * 4 + ((4096, 11008),) * 3, 2**22, 256),
+)
