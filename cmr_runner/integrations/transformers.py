@@ -18,18 +18,20 @@ FILE = "cmr.pt"  # in each checkpoint's directory
 class CMRCallback(TrainerCallback):
     """Adds CMR's gradient before each optimiser step, then clips: the paper's order, cap, mix, clip.
 
-    The Trainer itself clips before its callbacks, so the cap would see clipped norms and the sum could reach
-    1.5 max_grad_norm. Therefore the callback takes the clip over: while training lasts, the Trainer's own limit is
-    infinite (it still unscales and logs the task's gradient norm), and the callback clips at `args.max_grad_norm`.
+    The Trainer clips before it calls its callbacks, so the cap would see clipped norms, and the sum could reach
+    1.5 max_grad_norm (at rho_spec = 0.5). Therefore the callback takes over the clip: during training the Trainer's
+    own limit is infinite (it still unscales and logs the task's gradient norm), and the callback clips at the
+    `max_grad_norm` that the arguments had.
 
-    options: those of `CMR`. Penalty, cap, norms and κ join what the Trainer logs as `cmr/...`. Checkpoints hold the
-    step counter and the engine's vectors in cmr.pt.
+    options: those of `CMR`. Penalty, cap, norms and κ are added to what the Trainer logs, as `cmr/...`. Checkpoints
+    hold the step counter and the engine's vectors in cmr.pt.
     """
 
     def __init__(self, **options: Any) -> None:
         self.options = options
         self.cmr: CMR | None = None
         self.max_grad_norm = 0.0
+        self._holder: TrainingArguments | None = None  # whose limit is infinite now
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *, model: nn.Module, **_: Any
@@ -41,12 +43,12 @@ class CMRCallback(TrainerCallback):
                 self.cmr.load_state_dict(torch.load(saved, weights_only=True))
             else:
                 self.cmr.step = state.global_step
-        self.max_grad_norm = args.max_grad_norm or 0.0
-        if self.max_grad_norm > 0:
-            args.max_grad_norm = math.inf
+        if self._holder is not args:  # after a training that raised they still have the infinite limit
+            self.max_grad_norm, self._holder = args.max_grad_norm or 0.0, args
+        args.max_grad_norm = math.inf
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        args.max_grad_norm = self.max_grad_norm
+        args.max_grad_norm, self._holder = self.max_grad_norm, None
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *, model: nn.Module, **_: Any

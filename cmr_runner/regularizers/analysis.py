@@ -40,16 +40,15 @@ def analyze(
     conv: ConvReading = "kernel",
     conv_size: int = 32,
 ) -> SpectralTable:
-    """A DataFrame, one row per layer: layer, rows, cols, kappa, sigma_max, sigma_min, stable_rank, rho_cond,
-    rho_moment, s_3 ... s_K. Exact, in float64, of the effective weights. A layer that is not finite has nan in every
-    column.
+    """A DataFrame with one row per layer: layer, rows, cols, kappa, sigma_max, sigma_min, stable_rank, rho_cond,
+    rho_moment, s_3 ... s_K. Exact, in float64, of the effective weights. If a layer is not finite, its figures are nan.
 
-    Printed, it begins with κ, σ_max and σ_min, marks frozen layers, and ends with the weights that `layers` leaves out
-    and why. Frozen layers have rows: whether CMR acts on them is decided at each step.
+    When printed, it begins with κ, σ_max and σ_min, marks frozen layers, and ends with the weights that `layers` leaves
+    out and why. Frozen layers have rows, because CMR decides at each step whether a layer trains.
 
-    conv: what is measured of a two-dimensional convolution: its flattened kernel, which the penalty acts on, or the
-    operator on images of conv_size × conv_size that it is with stride 1 and circular padding. A convolution with
-    another stride, groups or dilation stays with its kernel.
+    conv: what is measured of a two-dimensional convolution. `kernel`: the flattened kernel, on which the penalty acts.
+    `operator`: the linear map on images of conv_size × conv_size with stride 1 and circular padding; a convolution with
+    another stride, groups or dilation is still measured by its kernel.
     """
     from cmr_runner.regularizers.spectral_table import SpectralTable
 
@@ -74,7 +73,7 @@ def analyze(
 
 
 def layer_rows(layers: list[Layer], spec: PenaltySpec) -> tuple[list[dict[str, float | int | str]], list[Tensor]]:
-    """A row of figures for each layer, and its singular values (all nan where the layer is not finite)."""
+    """A row of figures for each layer, and its singular values (all nan if the layer is not finite)."""
     sigmas = [_singular_values_or_nan(layer) for layer in layers]
     return [_row(layer, sigma, spec) for layer, sigma in zip(layers, sigmas, strict=True)], sigmas
 
@@ -87,7 +86,7 @@ def _singular_values_or_nan(layer: Layer) -> Tensor:
 
 
 def _is_operator(layer: Layer) -> bool:
-    """A state_dict does not tell the stride of a convolution: it is taken to be 1."""
+    """A state_dict does not hold the stride of a convolution, which is then taken to be 1."""
     weight, module = layer.weight, layer.weight.module
     simple = not isinstance(module, nn.Conv2d) or (module.stride, module.dilation, module.groups) == ((1, 1), (1, 1), 1)
     return simple and len(weight.parts) == 1 and getattr(module, weight.attribute).ndim == 4

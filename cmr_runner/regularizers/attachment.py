@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Attachment:
-    """What `attach` returns: add_gradients(), then the clip, at the head of each step until `remove()`."""
+    """What `attach` returns: until `remove()`, each optimiser step begins with add_gradients() and the clip."""
 
     def __init__(self, regularizer: GradientPenalty, optimizer: Optimizer, clip_norm: float | None) -> None:
         if clip_norm is not None:
@@ -31,7 +31,7 @@ class Attachment:
         self._handle = optimizer.register_step_pre_hook(self._before_step)
 
     def remove(self) -> None:
-        """From now on `optimizer.step()` is its own again."""
+        """Undo `attach`: from now on `optimizer.step()` only updates the weights."""
         self._handle.remove()
 
     def _before_step(self, optimizer: Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a regulariser is: an object made of a model that may add to its gradients after each backward."""
+"""The base class of regularisers: made for one model, they may add to its gradients after each backward."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cmr_runner.spectral import PenaltySpec, condition_number
 
 @dataclass(frozen=True, repr=False)
 class StepNumbers:
-    """What a regulariser did to one step. Tensors are left on their device, so that reading is what synchronises."""
+    """What a regulariser did in one step. Tensors stay on their device: only reading them synchronises."""
 
     norm_task: Tensor  # ‖g_task‖ over all parameters
     norm_spec: Tensor  # ‖g̃‖, as it was added
@@ -37,7 +37,7 @@ class StepNumbers:
 
     @cached_property
     def kappa(self) -> Tensor:
-        """κ of the layers, by the engine's own edges; empty where the penalty does not look at both."""
+        """κ of the layers, from the engine's σ_max and σ_min; empty if the penalty does not compute both."""
         kappa = self.kappa_by_layer()
         return torch.stack(list(kappa.values())) if kappa else torch.empty(0)
 
@@ -49,7 +49,7 @@ class StepNumbers:
         return {name: known[name] for name in self.layers if name in known}
 
     def numbers(self) -> dict[str, float]:
-        """The same as plain numbers, κ as its mean and largest over the layers: what one would log."""
+        """The same as plain numbers, to be logged; of κ the mean and the maximum over the layers."""
         names = ("norm_task", "norm_spec", "cap", "lambda_t", "penalty", "skipped", "fallbacks")
         kappa = self.kappa
         of_kappa = {"kappa_mean": float(kappa.mean()), "kappa_max": float(kappa.max())} if len(kappa) else {}
@@ -66,7 +66,7 @@ class PlanRow(NamedTuple):
 
 
 class Plan(list[PlanRow]):
-    """Which layer is treated how. Prints as a table."""
+    """The method for each layer. Prints as a table."""
 
     def __repr__(self) -> str:
         cells = [(layer, f"{m} × {n}", method) for layer, (m, n), method in self]
@@ -76,7 +76,7 @@ class Plan(list[PlanRow]):
 
 
 class Regularizer:
-    """Does nothing: `regularizer=none`, and what every other one starts from.
+    """Does nothing: `regularizer=none`, and the base class of all others.
 
     `layers` says which weights count; the same ones are measured at each epoch's end, with `measure` for K and ε.
     """
@@ -94,23 +94,23 @@ class Regularizer:
 
     @property
     def plan(self) -> Plan:
-        """Which layer is treated how."""
+        """The method for each layer."""
         return Plan(PlanRow(layer.name, layer.shape, self._method_of(layer)) for layer in self.layers)
 
     def _method_of(self, layer: Layer) -> str:
         return self.method
 
     def divide_over(self, processes: Processes) -> None:
-        """Called once where several processes train one model: work on the layers may be shared among them."""
+        """Called once if several processes train one model: they may share the work on the layers."""
 
     def start(self) -> None:
-        """Called before the forward of a step: work that needs the weights alone may begin here."""
+        """Called before the forward of a step: work that needs only the weights may begin here."""
 
     def add_gradients(self) -> None:
-        """Called after backward, before clip and optimiser."""
+        """Called after backward, before the clip and the optimiser step."""
 
     def epoch_columns(self) -> dict[str, float]:
-        """Columns of its own for metrics.csv."""
+        """Additional columns for metrics.csv."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -24,14 +24,16 @@ class CMR(GradientPenalty):
         cmr = CMR(model, lam=0.02)  # once
         loss.backward(); cmr.add_gradients(); optimizer.step()
 
-    Leaves the model as it is: no buffers, no hooks, nothing in its state_dict. Defaults are the paper's, but for the
-    warm-up of two epochs, which a constructor cannot count: `warmup_steps` (or `warmup` in epochs of `steps_per_epoch`
-    steps). process_group: processes that hold the same weights and gradients (DDP) and share the spectral work.
+    It leaves the model as it is: no buffers, no hooks, nothing in its state_dict. The defaults are the paper's, except
+    for its warm-up of two epochs, because the constructor does not know how long an epoch is: give `warmup_steps`, or
+    `warmup` in epochs of `steps_per_epoch` steps. process_group: the processes that hold the same weights and gradients
+    (DDP) and share the spectral work. layers: which weights are regularised, see `LayerRule`.
 
-    Call it once for each optimiser step: after the last backward where gradients accumulate, before clip_grad_norm_,
-    inside or outside autocast (spectra are taken in the weights' own precision). With a GradScaler call
-    scaler.unscale_(optimizer) first: the cap compares the penalty's gradient with the task's, which must have its true
-    size. `last` tells what the step did; state_dict() carries the step counter and what the engine keeps between steps.
+    Call add_gradients() once for each optimiser step: after the last backward if gradients accumulate, and before
+    clip_grad_norm_; inside or outside autocast (spectra are computed in float32 or better). With a GradScaler, call
+    scaler.unscale_(optimizer) first: the cap compares the norms of the two gradients, so the task's must have its true
+    size. `last` has the numbers of the last step. state_dict() has the step counter and what the engine keeps between
+    steps.
     """
 
     method = "cmr"
@@ -92,7 +94,7 @@ class CMR(GradientPenalty):
         return result
 
     def observe(self, group: str, result: LayerPenalty) -> None:
-        """Called with each evaluation of a group, in no certain order: where a subclass learns from the moments."""
+        """Called with the result of each group, in no fixed order, for subclasses that learn from the moments."""
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "engine": self.engine.state_dict()}

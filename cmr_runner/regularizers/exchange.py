@@ -1,4 +1,4 @@
-"""What each process found about its own layers, told to all of them."""
+"""Exchanges between the processes what each found for its own layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cmr_runner.spectral.penalty import Penalty
 
 
 def own_result(task: Task[Found]) -> Found:
-    """The task's, or where a layer is not finite a value of nan: the others would wait for ever for an exception."""
+    """The task's result, or a value of nan if a layer is not finite: if this raised, the others would wait for ever."""
     try:
         return task.result()
     except NonFiniteError:
@@ -27,9 +27,9 @@ def own_result(task: Task[Found]) -> Found:
 def exchanged(
     mine: Found, layers: Sequence[Layer], processes: Processes, like: Tensor, *, gradients: bool = True
 ) -> Found:
-    """The penalty of all layers, from every process's own: one sum of one vector in which the rest is zero.
+    """The penalties of all layers, by one all-reduce of a vector in which each process fills in its own layers.
 
-    Without `gradients` the vector has only their norms. like: a tensor of the dtype and device to speak in.
+    gradients=False: only their norms are exchanged. like: a tensor of the dtype and device for the exchange.
     """
     parts = [like.new_tensor(_totals(mine))]
     own = {l.name: numbers for of_group, p in mine if of_group for l, numbers in zip(of_group, _rows(p), strict=True)}
@@ -40,12 +40,12 @@ def exchanged(
     totals, *pieces = flat.split([part.numel() for part in parts])
     value, skipped, fallbacks = totals.tolist()
     if math.isnan(value):
-        raise NonFiniteError("a layer that one of the processes looks after is not finite")
+        raise NonFiniteError("a layer that one of the processes computes is not finite")
     found: list[tuple[list[Layer], Penalty]] = []
     for layer, edges, rest in zip(layers, pieces[::2], pieces[1::2], strict=True):
         sigma_max, sigma_min = edges.split(1) if bool(edges.any()) else (None, None)
         dense, norm = (rest.view(1, *layer.shape), None) if gradients else (None, rest)
-        value_of = totals[:1] if not found else like.new_zeros(1)  # the total stands with the first
+        value_of = totals[:1] if not found else like.new_zeros(1)  # the first holds the total
         penalty = Penalty(value=value_of, dense=dense, norm=norm, sigma_max=sigma_max, sigma_min=sigma_min)
         found.append(([layer], penalty))
     if found:
@@ -62,7 +62,7 @@ def _totals(found: Found) -> list[float]:
 
 
 def _rows(penalty: Penalty) -> list[tuple[Tensor, Tensor]]:
-    """σ_max and σ_min (2,), zero where the penalty does not know them, and the gradient of each matrix."""
+    """Of each matrix: σ_max and σ_min (2,), zero if the penalty does not compute them, and the gradient."""
     gradient = penalty.gradient
     if penalty.sigma_max is None or penalty.sigma_min is None:
         edges = gradient.new_zeros(len(gradient), 2)

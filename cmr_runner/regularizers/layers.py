@@ -27,12 +27,12 @@ class LayerRule:
 
     include, exclude: name patterns with * and ?, as `layers.*.weight` or `*head*`; include empty means all. The
     prefixes of wrappers (`module.`, `_orig_mod.`, `_fsdp_wrapped_module.`) need not be in them.
-    types: class names of modules, as `Linear` or `Conv2d`; empty means all but norms, embeddings, what is tied to an
-    embedding, LoRA's factors, and parameters that are no layer's weight.
-    min_side: the smallest min(rows, columns); below 2 a spectrum is one number and κ is always 1.
-    split: {name pattern: parts}, where a fused weight is not known by a built-in rule: the number of equal parts along
-    its output side, or the rows of each; 1 keeps a weight whole.
-    heads: True for one matrix per head of attention, as far as the module says how many it has; or
+    types: class names of modules, as `Linear` or `Conv2d`; empty means all but norms, embeddings, LoRA's factors, and
+    parameters that are no layer's weight. A weight that is tied to an embedding is left out in either case.
+    min_side: the smallest min(rows, columns) allowed; a matrix with a side of 1 has one singular value, so κ = 1.
+    split: {name pattern: parts} for fused weights, instead of the built-in rules: the number of equal parts along the
+    output side, or the rows of each part; 1 keeps a weight whole.
+    heads: True for one matrix per attention head of q, k and v, if the module says how many heads it has; or
     {name pattern: number of heads}.
     """
 
@@ -40,7 +40,7 @@ class LayerRule:
     exclude: Sequence[str] = ()
     types: Sequence[str] = ()
     min_side: int = 2
-    split: Mapping[str, int | Sequence[int]] = field(default_factory=dict)
+    split: Mapping[str, int | Sequence[int]] | None = None
     heads: bool | Mapping[str, int] = False
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class LayerRule:
         check_heads(self.heads)
 
     def layout(self, module: nn.Module, parent: nn.Module | None, name: str, shape: tuple[int, ...]) -> Layout:
-        parts = next((parts for pattern, parts in self.split.items() if matches(name, [pattern])), None)
+        parts = next((parts for pattern, parts in (self.split or {}).items() if matches(name, [pattern])), None)
         heads: bool | int
         if isinstance(self.heads, bool):
             heads = self.heads
@@ -61,7 +61,7 @@ class LayerRule:
         return layout_of(module, parent, name, shape, parts=parts, heads=heads)
 
     def reason_against(self, name: str, shape: tuple[int, int]) -> str:
-        """Why a matrix of a layer's weight is left out; empty where it is not."""
+        """Why a matrix of a layer's weight is left out; empty if it is not."""
         if min(shape) < self.min_side:
             return f"short side {min(shape)} < min_side {self.min_side}"
         if self.include and not matches(name, self.include):
@@ -69,7 +69,7 @@ class LayerRule:
         return "in exclude" if matches(name, self.exclude) else ""
 
     def reason_against_kind(self, weight: Weight) -> str:
-        """Why a weight is no layer's, whatever its name; empty where it may be one."""
+        """Why a weight does not count as a layer's, whatever its name; empty if it may."""
         if self.types:
             # By ancestry: a parametrised Linear is a ParametrizedLinear, a subclass of Linear.
             named = {cls.__name__ for cls in type(weight.module).__mro__} & set(self.types)
@@ -116,7 +116,7 @@ class Weight:
 
     @property
     def parameters(self) -> list[nn.Parameter]:
-        """Those behind the weight that train now; none where it is frozen."""
+        """Those behind the weight that train now; none if it is frozen."""
         return [p for p in self.behind if p.requires_grad]
 
     def belongs_to(self, model: nn.Module) -> bool:
@@ -131,8 +131,8 @@ class Weight:
         return self.module.parametrizations[self.attribute]  # type: ignore[index,return-value]
 
     def effective(self) -> Tensor:
-        """The weight the layer multiplies with. Reading it does not advance a parametrisation's own state:
-        spectral_norm takes a power-iteration step at each read in training mode, so it is read in eval mode."""
+        """The weight that the layer multiplies by. Reading it does not change the state of a parametrisation:
+        spectral_norm does a power iteration at each read in training mode, so it is read in eval mode."""
         if not self.is_parametrised:
             return getattr(self.module, self.attribute)
         parametrisation = self._parametrisation
@@ -169,7 +169,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Layer:
-    """One matrix: part `index` of a weight. `left_out` says why it is not regularised; empty where it is."""
+    """One matrix: part `index` of a weight. `left_out` is the reason why it is not regularised; empty if it is."""
 
     name: str
     weight: Weight
@@ -206,7 +206,9 @@ def require_layers(model: nn.Module, rule: LayerRule) -> list[Layer]:
 
 
 def all_matrices(model: nn.Module, rule: LayerRule) -> list[Layer]:
-    """Every matrix of a model in the order of its modules: the layers, and with the reason those left out."""
+    """Every matrix of a model in the order of its modules: the layers, and those left out, with the reason."""
+    checks.require("model", model, isinstance(model, nn.Module), "a torch.nn.Module")
+    checks.require("layers", rule, isinstance(rule, LayerRule), "a LayerRule, as LayerRule(exclude=[...])")
     _refuse_deepspeed(model)
     embeddings = {
         id(p): f"{prefix}.{name}".lstrip(".")
@@ -230,7 +232,7 @@ def all_matrices(model: nn.Module, rule: LayerRule) -> list[Layer]:
             Layer(weight.name + suffix, weight, i, shape, against or rule.reason_against(weight.name + suffix, shape))
             for i, (suffix, shape) in enumerate(zip(weight.parts, weight.layout.shapes(tensor), strict=True))
         ]
-        if all(layer.left_out for layer in of_weight):  # told once: a depthwise convolution has hundreds of groups
+        if all(layer.left_out for layer in of_weight):  # one entry: a depthwise convolution has hundreds of groups
             found.append(replace(of_weight[0], name=weight.name))
         else:
             found += of_weight
@@ -244,7 +246,7 @@ def unique_weights(layers: list[Layer]) -> list[Weight]:
 
 
 def _weights(model: nn.Module, rule: LayerRule) -> Iterator[tuple[Weight, Tensor]]:
-    """Every tensor with entries and at least two dimensions, as its module sees it, and its effective value."""
+    """Every non-empty tensor of at least two dimensions, as its module sees it, and its effective value."""
     modules = dict(model.named_modules())
     for prefix, module in modules.items():
         if isinstance(module, parametrize.ParametrizationList) or ".parametrizations." in f".{prefix}.":
@@ -266,7 +268,7 @@ def _weights(model: nn.Module, rule: LayerRule) -> Iterator[tuple[Weight, Tensor
 
 
 def reasons_left_out(matrices: list[Layer]) -> str:
-    """`4 weights were left out because: embedding (a.weight); norm (b.weight, …)`; nothing where none was."""
+    """`4 weights were left out because: embedding (a.weight); norm (b.weight, …)`; empty if none was."""
     by_reason: dict[str, list[str]] = {}
     for matrix in matrices:
         if matrix.left_out:

@@ -18,7 +18,7 @@ Rows = slice | Tensor
 Part = tuple[str, Rows]
 
 WHOLE = slice(None)
-# Where an attention says how wide one of its heads is.
+# Attributes in which attention modules keep the width of a head, and the number of heads.
 _HEAD_WIDTH = ("head_dim", "attention_head_size", "dim_head")
 _HEAD_COUNT = ("num_heads", "num_attention_heads", "n_heads")
 _ONE_PROJECTION = re.compile(r"(to_)?[qkv](_proj|_lin)?|query|key|value|[qkv]_proj_weight")
@@ -84,7 +84,8 @@ def layout_of(
     """The layout of the weight at `path` (`blocks.0.attn.qkv.weight`) of a module.
 
     parts: the number of equal parts, or the rows of each, instead of the built-in rule (1: the weight as a whole).
-    heads: the heads in each part; True takes the attention's own, and leaves what is no q, k or v alone.
+    heads: the number of heads in each part; True takes the attention module's own number, and leaves weights alone that
+    are not q, k or v.
     """
     *_, owner, attribute = ["", *path.split(".")]
     transposed = is_transposed(module, owner, attribute, shape)
@@ -110,12 +111,12 @@ def is_transposed(module: nn.Module, owner: str, attribute: str, shape: tuple[in
 def _given(parts: int | Sequence[int], m: int, path: str) -> list[Part]:
     if isinstance(parts, int):
         if m % parts:
-            raise ArgumentError("split", f"split must divide the {m} rows of {path}, got {parts}")
+            raise ArgumentError("layers", f"layers.split must divide the {m} rows of {path}, got {parts}")
         sizes = [m // parts] * parts
     else:
         sizes = list(parts)
         if sum(sizes) != m:
-            raise ArgumentError("split", f"split must add up to the {m} rows of {path}, got {sizes}")
+            raise ArgumentError("layers", f"layers.split must add up to the {m} rows of {path}, got {sizes}")
     return [] if len(sizes) == 1 else _stacked([f".{i}" for i in range(len(sizes))], sizes)
 
 
@@ -167,7 +168,9 @@ def _by_head(
         # By width first: with grouped queries k and v have fewer heads than q.
         count = len(of_part) // width if width is not None else fixed or 1
         if len(of_part) % count:
-            raise ArgumentError("heads", f"heads must divide the {len(of_part)} rows of {path}{suffix}, got {count}")
+            raise ArgumentError(
+                "layers", f"layers.heads must divide the {len(of_part)} rows of {path}{suffix}, got {count}"
+            )
         for i, of_head in enumerate(of_part.chunk(count)):
             contiguous = int(of_head[-1]) - int(of_head[0]) + 1 == len(of_head)
             yield f"{suffix}.h{i}", slice(int(of_head[0]), int(of_head[-1]) + 1) if contiguous else of_head
@@ -188,7 +191,9 @@ def _stacked(names: Sequence[str], sizes: Sequence[int]) -> list[Part]:
 
 
 def check_split(split: object) -> None:
-    """`split` of a LayerRule: name patterns, each with a number of parts or the rows of each."""
+    """`split` of a LayerRule: name patterns, each with a number of parts or the rows of each; None for no patterns."""
+    if split is None:
+        return
     if not isinstance(split, Mapping):
         raise ArgumentError("split", f"split must map name patterns to numbers of parts, got {split!r}")
     for pattern, parts in split.items():

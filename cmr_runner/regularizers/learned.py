@@ -1,4 +1,4 @@
-"""CMR whose moment weights are learned beside training."""
+"""CMR that learns its moment weights during training."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cmr_runner.spectral import LayerPenalty, moment_weights
 
 
 class CMRLearned(CMR):
-    """Which moments to penalise, learned: w_3 ... w_K >= 0 with the fixed total Ω = Σ_k exp(β(k−3)).
+    """Learns which moments to penalise: w_3 ... w_K >= 0 with the fixed total Ω = Σ_k exp(β(k−3)).
 
-    The network descends and the weights ascend one objective, so that the penalty presses the moments that are worst:
+    The network descends and the weights ascend the same objective, so the penalty concentrates on the worst moments:
 
         min_W max_w  Σ_k w_k m_k − τ Ω KL(w/Ω ‖ w⁰/Ω),   m_k = mean over layers of s_k²,  w⁰_k = exp(β(k−3))
 
@@ -25,11 +25,11 @@ class CMRLearned(CMR):
 
         θ ← (1 − rate) θ + rate (log w⁰ + m/τ),   w = Ω softmax(θ)
 
-    The KL term keeps w inside the simplex; without it the weights run to a vertex and stay there. temperature is τ:
-    large gives the fixed weights back, small the largest moment alone. The inverse of rate is the memory in steps.
+    The KL term keeps w inside the simplex; without it the weights run to a vertex and stay there. temperature is τ: a
+    large one gives the fixed weights, a small one puts all weight on the largest moment. 1/rate is the memory in steps.
 
-    The weights after an epoch are logged as weight_3 ... weight_K. What is measured (ρ_moment) keeps the fixed
-    weights, so that it can be compared with other runs.
+    The weights after an epoch are logged as weight_3 ... weight_K. The logged ρ_moment uses the fixed weights, so that
+    it can be compared with other runs.
     """
 
     method = "cmr_learned"
@@ -60,7 +60,7 @@ class CMRLearned(CMR):
     def add_gradients(self) -> None:
         super().add_gradients()
         if self._observing:
-            seen = [self._squares[group] for group in self._groups]  # in one order always, for the sake of rounding
+            seen = [self._squares[group] for group in self._groups]  # always in the same order: rounding depends on it
             squares = torch.cat([torch.empty(0, self.spec.K - 2, dtype=torch.float64), *seen])
             squares = squares[torch.isfinite(squares).all(-1)]  # a skipped layer has nan
             # Summed over the processes that share the layers, so that all of them hold the same weights.

@@ -1,4 +1,4 @@
-"""Decoupled, capped mixing: how a penalty's gradient joins the task's without taking charge of it."""
+"""Decoupled, capped mixing: how a penalty's gradient is added to the task's without dominating it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ DELTA = 1e-12  # the paper's δ, in the cap's denominator
 class CappedMixing:
     """g = g_task + g̃,  ‖g̃‖ <= ρ_spec ‖g_task‖,  with λ_t = λ · min(1, t / T_w).
 
-    The paper has two readings, which differ in what the cap is taken of:
+    The paper allows two readings, which differ in what is capped:
 
-    - `penalty_cap` (its Section 2, the default): of λ_t g.  g̃ = min(1, ρ‖g_task‖ / (‖λ_t g‖ + δ)) λ_t g
-    - `algorithm1`: of g, then times λ_t.                     g̃ = λ_t min(1, ρ‖g_task‖ / (‖g‖ + δ)) g
+    - `penalty_cap` (its Section 2, the default): λ_t g.      g̃ = min(1, ρ‖g_task‖ / (‖λ_t g‖ + δ)) λ_t g
+    - `algorithm1`: g, which is then multiplied by λ_t.       g̃ = λ_t min(1, ρ‖g_task‖ / (‖g‖ + δ)) g
     - `uncapped`, for ablations:                              g̃ = λ_t g
     """
 
@@ -42,7 +42,7 @@ class CappedMixing:
         return self.lam * min(1.0, step / self.warmup_steps) if self.warmup_steps > 0 else self.lam
 
     def factor(self, norm_task: Tensor, norm_spec: Tensor, lambda_t: float) -> tuple[Tensor, Tensor]:
-        """(what g is multiplied with to give g̃, the cap γ <= 1 within it), scalars."""
+        """(the factor that makes g̃ of g, the cap γ <= 1 in it), scalars."""
         if self.mixing == "uncapped":
             gamma = torch.ones_like(norm_task)
         else:
@@ -52,7 +52,7 @@ class CappedMixing:
 
 
 def global_norm(tensors: list[Tensor]) -> Tensor:
-    """‖·‖₂ over all tensors as one vector; 0 for none."""
+    """‖·‖₂ of all tensors as one vector; 0 if there are none."""
     if not tensors:
         return torch.zeros(())
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))

@@ -1,4 +1,4 @@
-"""What a caller wants to be told about their own loop, each once."""
+"""Warnings about the caller's own loop, each given once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 5  # names in one sentence
 
 
 class Notices:
-    """Warnings of one regulariser. It keeps no gradient alive."""
+    """The warnings of one regulariser. Holds only weak references to gradients."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()
@@ -27,7 +27,7 @@ class Notices:
             warnings.warn(text, stacklevel=depth)
 
     def before_adding(self, parameters: Sequence[nn.Parameter]) -> None:
-        """A gradient that nothing touched since the last call means that no backward lies between the two."""
+        """Gradients that nothing wrote to since the last call mean that there was no backward in between."""
         grads = [p.grad for p in parameters if p.grad is not None]
         if parameters and not grads:
             self.say(
@@ -48,14 +48,14 @@ class Notices:
         self._left = [(weakref.ref(p.grad), _version(p.grad)) for p in parameters if p.grad is not None]
 
     def singular(self, kappa: Mapping[str, Tensor]) -> None:
-        """Layers whose κ is beyond what float32 can tell from infinity."""
+        """Names the layers whose κ float32 cannot distinguish from infinity."""
         limit = 1 / torch.finfo(torch.float32).eps
         found = [name for name, value in kappa.items() if not bool(value < limit)]
         if found:
             self.say(
                 "singular",
-                f"κ is infinite at the start in {shown(found)}: their gradient is that of ε; "
-                "leave them out by LayerRule(exclude=[...]) if they are meant to be so",
+                f"κ is infinite at the start in {shown(found)}: the size of eps decides the gradient there; "
+                "if these layers are meant to be singular, leave them out by LayerRule(exclude=[...])",
                 depth=6,
             )
 
@@ -64,7 +64,7 @@ class Notices:
 
 
 def _version(grad: Tensor) -> int:
-    """How often it was written to; of a distributed tensor its piece knows."""
+    """How often it was written to; a distributed tensor counts this in its local piece."""
     return getattr(grad, "_local_tensor", grad)._version
 
 

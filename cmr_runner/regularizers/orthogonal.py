@@ -18,12 +18,12 @@ OrthogonalMap = Literal["cayley", "matrix_exp", "householder"]
 
 
 class Orthogonal(Regularizer):
-    """Every regularised matrix orthogonal (rows or columns, whichever are fewer), by torch's parametrisation.
+    """Keeps every regularised matrix orthogonal (rows or columns, whichever are fewer), by torch's parametrisation.
 
-    The initialisation's directions are kept and its scale is discarded: a start with orthogonal × 0.06 becomes
+    The initialisation's directions are kept and its scale is discarded: an initialisation of orthogonal × 0.06 becomes
     orthogonal × 1. The Cayley map is the default because it is fastest: value and gradient of a 256 × 256 weight took
     31 ms by it, 195 ms by householder and 329 ms by matrix_exp on one core (784 × 256: 0.4, 2.0 and 5.7 s). It cannot
-    reach matrices that have the eigenvalue −1 relative to the start.
+    reach matrices that have the eigenvalue −1 relative to the initial one.
     """
 
     method = "orthogonal"
@@ -43,8 +43,8 @@ class Orthogonal(Regularizer):
 
 
 def _make_orthogonal_(weight: Weight, orthogonal_map: OrthogonalMap) -> None:
-    """torch's parametrisation takes the last two dimensions for the matrix; a convolution and a fused q, k, v weight
-    hold their matrices otherwise, so torch's is made on those and put behind the weight's layout."""
+    """torch's parametrisation takes the last two dimensions as the matrix. Convolutions and fused q, k, v weights hold
+    their matrices differently, so torch's parametrisation is applied to those and wrapped in the weight's layout."""
     tensor = weight.effective().detach()
     matrices = weight.matrices(tensor)
     if len({matrix.shape for matrix in matrices}) > 1:
@@ -59,7 +59,7 @@ def _make_orthogonal_(weight: Weight, orthogonal_map: OrthogonalMap) -> None:
 
 
 class _OfMatrices(nn.Module):
-    """A parametrisation of the matrices that a weight of `shape` holds, stacked where there are several."""
+    """A parametrisation of the matrices in a weight of `shape`, stacked if there are several."""
 
     def __init__(self, inner: nn.Module, layout: Layout, shape: torch.Size) -> None:
         super().__init__()

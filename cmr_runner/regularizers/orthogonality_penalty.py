@@ -1,4 +1,4 @@
-"""Bansal et al.'s penalties of AᵀA − I, A being W with its short side as columns."""
+"""Bansal et al.'s penalties on AᵀA − I, where A is W with its short side as columns."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cmr_runner.spectral.penalty import Penalty
 
 
 class SoftOrthogonality(GradientPenalty):
-    """‖AᵀA − I‖_F², gradient 4 A(AᵀA − I): every singular value towards one.
+    """‖AᵀA − I‖_F², gradient 4 A(AᵀA − I): pulls every singular value towards one.
 
-    Departure: the authors take WᵀW also of wide weights, where it has rank m < n and can never be I.
+    Departure: the authors use WᵀW also for wide weights, where it has rank m < n and can never be I.
     """
 
     method = "soft_orthogonality"
@@ -34,7 +34,7 @@ class SRIP(GradientPenalty):
 
     With unit x and y = Mx/‖Mx‖, M = AᵀA − I: value ‖Mx‖, gradient (Ay)xᵀ + (Ax)yᵀ, which at an eigenvector is
     ±2(Ax)xᵀ. The authors differentiate through two iterations from a random vector; here the vector is kept from step
-    to step and held fixed under the derivative. The wide case as in SoftOrthogonality.
+    to step and is a constant in the derivative. Wide weights as in SoftOrthogonality.
     """
 
     method = "srip"
@@ -57,7 +57,7 @@ class SRIP(GradientPenalty):
 
 
 def deviation_norm(A: Tensor, x: Tensor, iterations: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(‖Mx‖, its gradient in A at fixed x and y, y) of M = AᵀA − I, A (B, m, r), after so many x ← Mx/‖Mx‖.
+    """(‖Mx‖, its gradient in A at fixed x and y, y) of M = AᵀA − I, A (B, m, r), after `iterations` x ← Mx/‖Mx‖.
 
     M has eigenvalues of both signs. Where λ and −λ are both extreme, x settles in their common span: a Rayleigh
     quotient would then read anything in between, while ‖Mx‖ is still ‖M‖₂.

@@ -1,4 +1,4 @@
-"""Putting a parametrisation on the weights that a layer rule admits."""
+"""Parametrises the weights that a layer rule selects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cmr_runner.regularizers.layers import LayerRule, Weight, require_layers, un
 
 
 def parametrise_(model: nn.Module, rule: LayerRule | None, seed: int, put: Callable[[Weight], object]) -> None:
-    """put(weight) for every admitted weight that trains, torch's global generators seeded meanwhile."""
+    """put(weight) for every selected weight that trains, with torch's global generators seeded, then put back."""
     layers = require_layers(model, rule if rule is not None else LayerRule())
     weights = [weight for weight in unique_weights(layers) if weight.parameters]
     with torch.random.fork_rng():

@@ -17,10 +17,10 @@ Pair = TypeVar("Pair", bound=tuple[Tensor, ...])
 
 
 class PowerIteration(Generic[Pair]):
-    """Runs `iterate(W, v, iterations)` from the vector that the last step of the same group ended with.
+    """Runs `iterate(W, v, iterations)` from the vector that the group's last step ended with.
 
-    The first vector is random from (seed, group) alone, and the vectors travel in the state_dict, so that a resumed
-    run equals an uninterrupted one. `iterate` returns a tuple whose last entry is the next vector, (B, r).
+    The first vector depends on (seed, group) alone, and the vectors are in the state_dict, so that a resumed run equals
+    an uninterrupted one. `iterate` returns a tuple whose last entry is the next vector, (B, r).
     """
 
     def __init__(self, iterate: Callable[[Tensor, Tensor, int], Pair], iterations: int, seed: int) -> None:
@@ -51,7 +51,7 @@ def first_vectors(seed: int, group: str, count: int, length: int) -> Tensor:
 
 
 def leading_pair(W: Tensor, v: Tensor, iterations: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(σ, u, v), (B,), (B, m), (B, n), of W (B, m, n): v ← WᵀW v / ‖·‖ so many times, then σ = ‖Wv‖, u = Wv/σ.
+    """(σ, u, v), (B,), (B, m), (B, n), of W (B, m, n): v ← WᵀW v / ‖·‖ `iterations` times, then σ = ‖Wv‖, u = Wv/σ.
 
     σ is exact for the v it comes with (it bounds σ_max from below), and u vᵀ is its gradient in W at that v.
     """
@@ -68,7 +68,7 @@ def outer(u: Tensor, v: Tensor) -> Tensor:
 
 
 def unit_or(w: Tensor, otherwise: Tensor) -> Tensor:
-    """w / ‖w‖ along the last dimension; `otherwise` where w = 0, or the iteration would never leave 0 again."""
+    """w / ‖w‖ along the last dimension; `otherwise` where w = 0, which the iteration would never leave."""
     norm = torch.linalg.vector_norm(w, dim=-1, keepdim=True)
     return torch.where(norm > torch.finfo(w.dtype).tiny, w / _positive(norm), otherwise)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Processes(Protocol):
-    """`Group` is one, and so is `cmr_runner.distributed.Ranks`."""
+    """Implemented by `Alone`, `Group` and `cmr_runner.distributed.Ranks`."""
 
     @property
     def rank(self) -> int: ...
@@ -22,7 +22,7 @@ class Processes(Protocol):
         ...
 
     def owners(self, costs: list[float]) -> list[int]:
-        """Which process computes which task."""
+        """The rank that computes each task."""
         ...
 
 
@@ -40,7 +40,7 @@ class Alone:
 
 
 class Group:
-    """The processes of one of torch's groups, this one among them."""
+    """The processes of a torch process group that this one belongs to."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.group = group
@@ -55,7 +55,7 @@ class Group:
 
 
 def balanced(costs: list[float], size: int) -> list[int]:
-    """Which of `size` processes computes which task: the most expensive first, to whoever has the least so far."""
+    """The rank that computes each task: the most expensive first, each to the rank with the least work so far."""
     load = [0.0] * size
     owner = [0] * len(costs)
     for task in sorted(range(len(costs)), key=lambda i: -costs[i]):

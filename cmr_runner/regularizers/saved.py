@@ -15,8 +15,8 @@ _MARK = ".parametrizations."
 def module_of(state: dict[str, Tensor], *, orthogonal_map: str = "cayley") -> nn.Module:
     """A module whose parameters are the effective weights of at least two dimensions, under their names.
 
-    Weights of `spectral_norm` and `orthogonal` are saved as the raw tensors behind them and are put together again.
-    A state_dict does not tell which weight is an embedding: leave those out by name.
+    `spectral_norm` and `orthogonal` save the raw tensors behind a weight; the weight is computed from them again.
+    A state_dict does not say which weight is an embedding: leave those out by name.
     """
     root = nn.Module()
     for name, weight in _effective(state, orthogonal_map).items():

@@ -1,8 +1,8 @@
-"""Weights that several processes keep in pieces, as FSDP2's fully_shard does.
+"""Weights that are split over several processes, as by FSDP2's fully_shard.
 
 Each weight has an owner, which computes its spectra. An evaluation takes two all-to-alls and two small sums: the pieces
 of every weight travel to its owner, and the pieces of its gradient travel back. Of P regularised numbers over N
-processes each process sends and receives about P(N − 1)/N² either way, and holds the P/N whole weights that it owns.
+processes, each sends and receives about P(N − 1)/N² each way, and holds the P/N numbers of the weights that it owns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cmr_runner.regularizers.processes import Group, balanced
 
 
 def shards_of(model: nn.Module, weights: Sequence[Weight]) -> Shards | None:
-    """How the weights of a model are spread; None where every process holds all of it."""
+    """How the weights of a model are split; None if every process holds all of them."""
     if not (dist.is_available() and dist.is_initialized()):
         return None
     from torch.distributed.tensor import DTensor
@@ -31,7 +31,7 @@ def shards_of(model: nn.Module, weights: Sequence[Weight]) -> Shards | None:
 
 
 class Shards:
-    """Where the pieces of the weights are, and who computes the spectra of which."""
+    """Where the pieces of the weights are, and which process computes the spectra of each."""
 
     def __init__(self, sharded: Sequence[Any], weights: Sequence[Weight]) -> None:
         (mesh, dimension), *others = {(p.device_mesh, _mesh_dimension(p)) for p in sharded}
@@ -50,7 +50,7 @@ class Shards:
         self.mine = [weight for weight in weights if self.owner[weight.name] == self.processes.rank]
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
-        """‖·‖₂ of all gradients, whose pieces the processes hold. Collective."""
+        """‖·‖₂ of all gradients, from the pieces of all processes. Collective."""
         pieces = [local(g) for g in gradients if _dimension(g) is not None]
         whole = [local(g) for g in gradients if _dimension(g) is None]
         return (self.processes.sum_(_squares(pieces)) + _squares(whole)).sqrt()
@@ -72,7 +72,7 @@ class Shards:
         return found
 
     def scattered(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """This process's piece of every weight's gradient, from the whole ones of the owners. Collective."""
+        """This process's piece of every weight's gradient, from the whole gradients of the owners. Collective."""
         size = self.processes.size
         sent = [[self._cut(w, gradients[w.name])[to] for w in self.mine] for to in range(size)]
         expected = [[local(w.effective()) for w in self._of(i)] for i in range(size)]
@@ -83,7 +83,7 @@ class Shards:
         return [weight for weight in self.weights if self.owner[weight.name] == rank]
 
     def _cut(self, weight: Weight, whole: Tensor) -> list[Tensor]:
-        """What each process holds of a weight: its piece, or all of it where the weight is not sharded."""
+        """What each process holds of a weight: its piece, or all of it if the weight is not sharded."""
         size, dimension = self.processes.size, _dimension(weight.effective())
         if dimension is None:
             return [whole] * size
@@ -108,7 +108,7 @@ class Shards:
 
 
 class PieceAddition:
-    """The pieces of a gradient on their way into the pieces of `.grad`."""
+    """The pieces of a gradient that are to be added to the pieces of `.grad`."""
 
     def __init__(self, weights: Sequence[Weight], pieces: Mapping[str, Tensor], norm: Tensor) -> None:
         self._weights, self._pieces, self.norm = weights, pieces, norm
@@ -134,7 +134,7 @@ def _is_cut(weight: Weight) -> bool:
 
 
 def _dimension(tensor: Tensor) -> int | None:
-    """The dimension along which a tensor is cut; None where it is whole."""
+    """The dimension along which a tensor is cut; None if it is whole."""
     if not _is_distributed(tensor):
         return None
     placement = tensor.placements[_mesh_dimension(tensor)]  # type: ignore[attr-defined]
@@ -142,7 +142,7 @@ def _dimension(tensor: Tensor) -> int | None:
 
 
 def _mesh_dimension(tensor: Any) -> int:
-    """The dimension of the mesh over which a tensor is sharded; the last where it is over none."""
+    """The dimension of the mesh over which a tensor is sharded; the last one if it is not sharded."""
     cut = [i for i, placement in enumerate(tensor.placements) if not placement.is_replicate()]
     if len(cut) > 1 or any(not tensor.placements[i].is_shard() for i in cut):
         raise ArgumentError("model", f"model is sharded as {tensor.placements}: only one Shard is supported (FSDP2)")

@@ -1,4 +1,4 @@
-"""Penalties of the largest singular value, found by warm-started power iteration."""
+"""Penalties on the largest singular value, which is found by warm-started power iteration."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SigmaMaxPenalty(GradientPenalty):
 class SpectralPenalty(SigmaMaxPenalty):
     """Yoshida and Miyato's spectral norm regularisation: ½σ_max², gradient σ u vᵀ.
 
-    Theirs draws a fresh random vector for each power iteration; here it is kept, which is more exact at equal cost.
+    They draw a new random vector at each step; here the last one is kept, which is more exact at equal cost.
     """
 
     method = "spectral_penalty"
@@ -55,7 +55,7 @@ class SpectralPenalty(SigmaMaxPenalty):
 
 
 class SigmaOne(SigmaMaxPenalty):
-    """Lewandowski et al.: (σ_max^k − 1)², gradient 2(σ^k − 1) k σ^(k−1) u vᵀ. Holds the largest value at one."""
+    """Lewandowski et al.: (σ_max^k − 1)², gradient 2(σ^k − 1) k σ^(k−1) u vᵀ. Keeps the largest value at one."""
 
     method = "sigma_one"
 
@@ -73,7 +73,7 @@ class SigmaOne(SigmaMaxPenalty):
 class AlmostIsometry(SigmaMaxPenalty):
     """½σ_max² − ‖W‖_F²/(2ν), ν = min(m, n): >= 0, and 0 only where all singular values are equal, κ = 1.
 
-    Gradient σ u vᵀ − W/ν. A σ that power iteration has not yet found in full makes the value read low.
+    Gradient σ u vᵀ − W/ν. Before power iteration has converged, σ and so the value are too low.
     """
 
     method = "almost_isometry"

@@ -17,9 +17,9 @@ from cmr_runner.regularizers.parametrised import parametrise_
 class SpectralNorm(Regularizer):
     """W/σ(W) in place of W, by torch's parametrisation: one power iteration in each forward of training.
 
-    It is put on in the constructor, so the optimiser, made afterwards, trains the raw weights, and the model's
-    state_dict holds them with the power iteration's vectors. The scale of the initialisation cancels: every layer
-    starts at σ_max = 1. A fused q, k, v weight is normalised as one matrix.
+    The constructor parametrises the model, so that an optimiser made afterwards trains the raw weights, and the model's
+    state_dict holds them together with the power iteration's vectors. The scale of the initialisation cancels: every
+    layer starts at σ_max = 1. A fused q, k, v weight is normalised as one matrix.
     """
 
     method = "spectral_norm"
@@ -38,7 +38,7 @@ class SpectralNorm(Regularizer):
 
 
 class SpectralNormCMR(CMR):
-    """SN + CMR: the penalty is that of the effective weight, its gradient reaches the raw one by the chain rule.
+    """SN + CMR: the penalty of the effective weight, whose gradient reaches the raw weight by the chain rule.
 
     In that chain rule u and v of the power iteration are constants, as in the task's own gradient.
     """

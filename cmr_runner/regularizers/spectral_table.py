@@ -1,4 +1,4 @@
-"""The table of a model's spectra: a DataFrame that prints what one looks for first."""
+"""The table of a model's spectra: a DataFrame that prints the most important columns first."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pandas as pd
 
 
 class SpectralTable(pd.DataFrame):
-    """One row per layer, with its figures as columns; what is made of it (a selection, a copy) is a plain DataFrame.
+    """One row per layer, with its figures as columns. Selections and copies of it are plain DataFrames.
 
-    frozen: the names of those rows that do not train now. left_out: a sentence on the weights that have no row.
+    frozen: the layers that do not train now. left_out: a sentence on the weights that have no row.
     """
 
     _metadata = ["frozen", "left_out"]  # noqa: RUF012 (pandas' own protocol)

@@ -24,7 +24,7 @@ def main() -> None:
         cross_entropy(model(inputs), labels).backward()
         optimizer.step()
     print(f"{cmr} after {cmr.step} steps: {cmr.last}")
-    attachment.remove()  # <-- and now it is its own again
+    attachment.remove()  # <-- undone: step() only updates
 
 
 if __name__ == "__main__":

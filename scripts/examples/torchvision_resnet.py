@@ -1,4 +1,4 @@
-"""CMR in somebody else's loop, on somebody else's network: torchvision's resnet18 on synthetic images.
+"""CMR in a plain loop on a network from elsewhere: torchvision's resnet18 on synthetic images.
 
     python scripts/examples/torchvision_resnet.py
 
@@ -26,7 +26,7 @@ def main() -> None:
     cmr = CMR(model, lam=0.02)  # <-- once
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
-    before = analyze(model)  # <-- a row a layer: shape, κ, σ_max, σ_min, stable rank, ρ_cond, s_k
+    before = analyze(model)  # <-- one row per layer: shape, κ, σ_max, σ_min, stable rank, ρ_cond, s_k
     for step in range(STEPS):
         began = time.perf_counter()
         optimizer.zero_grad()

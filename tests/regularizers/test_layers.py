@@ -81,6 +81,15 @@ def test_rule_refuses_what_makes_no_sense_and_names_the_argument(keys: dict[str,
     assert str(error.value) == message
 
 
+def test_what_is_no_model_or_no_rule_is_refused_by_its_argument() -> None:
+    with pytest.raises(ArgumentError, match=r"^model must be a torch.nn.Module, got 'resnet18'$"):
+        CMR("resnet18")  # type: ignore[arg-type]
+    with pytest.raises(
+        ArgumentError, match=r"^layers must be a LayerRule, as LayerRule\(exclude=\[...\]\), got '\*head\*'$"
+    ):
+        CMR(nn.Linear(4, 4), layers="*head*")  # type: ignore[arg-type]
+
+
 def test_a_model_without_layers_is_refused_with_the_reason_for_each_weight() -> None:
     model = nn.Sequential(nn.Embedding(7, 8), nn.LayerNorm([4, 8]), nn.Linear(8, 1))
     with pytest.raises(ArgumentError) as error:

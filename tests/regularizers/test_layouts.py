@@ -71,11 +71,11 @@ def test_a_split_can_be_given_by_number_by_sizes_or_undone() -> None:
     assert shapes(model, split={"0.weight": 3}) == {f"0.weight.{i}": (4, 5) for i in range(3)}
     assert shapes(model, split={"*": [8, 2, 2]}) == {"0.weight.0": (8, 5), "0.weight.1": (2, 5), "0.weight.2": (2, 5)}
     assert shapes(nn.MultiheadAttention(8, 4), split={"in_proj*": 1})["in_proj_weight"] == (24, 8)
-    with pytest.raises(ArgumentError, match=r"^split must divide the 12 rows of 0.weight, got 5$"):
+    with pytest.raises(ArgumentError, match=r"^layers.split must divide the 12 rows of 0.weight, got 5$"):
         shapes(model, split={"*": 5})
-    with pytest.raises(ArgumentError, match=r"^split must add up to the 12 rows of 0.weight, got \[8, 2\]$"):
+    with pytest.raises(ArgumentError, match=r"^layers.split must add up to the 12 rows of 0.weight, got \[8, 2\]$"):
         shapes(model, split={"*": [8, 2]})
-    with pytest.raises(ArgumentError, match=r"^heads must divide the 12 rows of 0.weight, got 5$"):
+    with pytest.raises(ArgumentError, match=r"^layers.heads must divide the 12 rows of 0.weight, got 5$"):
         shapes(model, heads={"*": 5})
 
 

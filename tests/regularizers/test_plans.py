@@ -128,6 +128,12 @@ def test_plans_of_five_timm_families() -> None:
     assert plan(convnext)["stages.N.blocks.N.mlp.fcN.weight"][128, 32] == 1
     assert left_out(convnext) == {"stages.N.blocks.N.conv_dw.weight": "short side 1 < min_side 2"}
 
+    efficientnet = timm.create_model("efficientnet_b0", num_classes=10)
+    kinds = {name.rpartition(".")[0].rpartition(".")[2] for name in plan(efficientnet)}
+    assert kinds == {"conv_stem", "conv_pw", "conv_pwl", "conv_reduce", "conv_expand", "conv_head", "classifier"}
+    assert plan(efficientnet)["blocks.N.N.se.conv_reduce.weight"][8, 32] == 1
+    assert left_out(efficientnet) == {"blocks.N.N.conv_dw.weight": "short side 1 < min_side 2"}
+
     mixer = timm.create_model("mixer_s32_224", num_classes=10)
     assert plan(mixer) == {
         "stem.proj.weight": {(512, 3072): 1},
