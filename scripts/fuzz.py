@@ -1,15 +1,17 @@
 """Look for what breaks cmr-run: bad values, damaged files and kills, by the thousand and from one seed.
 
     python scripts/fuzz.py                     a sample
-    python scripts/fuzz.py --full              every key × every bad value, 1,000 damaged files, 100 kills
+    python scripts/fuzz.py --full              100 kills, 1,000 damaged files, every key × every bad value
     python scripts/fuzz.py --only damages --seed 7
 
-Each case is one cmr-run in a forked process, in a directory of its own. The messages below say what must hold:
-every broken rule is one line on standard error with the words to repeat it, and the exit code is 1.
+Each case is one cmr-run in a process forked from a warm one, in a directory of its own. The messages below say what
+must hold: every broken rule is one line on standard error with the words to repeat it, and the exit code is 1.
 """
 
 import argparse
 import csv
+import gc
+import importlib
 import io
 import json
 import os
@@ -28,7 +30,7 @@ from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
-from cmr_runner.commands.composition import config_directory, plain_config
+from cmr_runner.commands.composition import config_directory, identity_of, plain_config, register_resolvers
 from cmr_runner.commands.entry import main as cmr_run
 from cmr_runner.commands.settings import GROUPS, Settings
 from cmr_runner.runs.columns import CHECKPOINT, MODEL, PREVIOUS_CHECKPOINT, RUN_FILE, TABLES, TIME_COLUMNS
@@ -58,9 +60,15 @@ TOP_LEVEL = (
 SMALLEST = {"plain": ("model.depth=8",), "resnet": ("model.depth=8",)}  # where TINY's is too small
 OFFLINE = ("synthetic", "digits")
 EXIT_CODES = (0, 1, 2, 3)
-SECONDS = 20.0  # of computing, until a case that goes on is told to stop; and again until it is killed
-HUNG_SECONDS = 300.0  # of waiting, likewise
+SECONDS = 8.0  # of computing, until a case that goes on is told to stop; and again until it is killed
+HUNG_SECONDS = 120.0  # of sleeping, likewise; waiting for a core of a busy machine is no sleep
+LONGEST_LOOK = 1.0  # between two looks at a case: what is more was a pause of this process
 MEMORY = 6 << 30
+# What a run imports as it goes on; torch._dynamo is what the first optimiser imports, in two seconds.
+WARM = (
+    *("torch._dynamo", "cmr_runner.data.synthetic", "cmr_runner.inits.checkpoint", "cmr_runner.results.summary"),
+    *(f"cmr_runner.commands.{name}" for name in ("construction", "execution", "places", "run", "sweep", "torchrun")),
+)
 PIECES = (RUN_FILE, *TABLES, MODEL, CHECKPOINT, PREVIOUS_CHECKPOINT)
 
 
@@ -109,6 +117,11 @@ class Fuzzer:
             ending.code in allowed, f"exit code {ending.code} is not one of {allowed}", (words, ending.err[-300:])
         )
 
+    def say_counts(self) -> None:
+        for kind, count in sorted(self.counts.items()):
+            print(f"{count:6d}  {kind}", flush=True)
+        self.counts.clear()
+
     # Bad values
 
     def configurations(self, count: int | None) -> None:
@@ -128,6 +141,7 @@ class Fuzzer:
     def runs(self, words: tuple[str, ...]) -> bool:
         """Whether a choice runs as it is, before any value is made a bad one."""
         if words not in self._runs:
+            remember_defaults(*words)
             place = self.place()
             self._runs[words] = run(place, *words).code == 0
             shutil.rmtree(place)
@@ -236,6 +250,23 @@ def keys(weights: Path) -> Iterator[tuple[tuple[str, ...], str]]:
     yield from ((TINY, key) for key in TOP_LEVEL)
 
 
+def remember_defaults(*words: str) -> None:
+    """Find here what these words leave at its default: the forked processes then know it."""
+    with initialize_config_dir(str(config_directory()), version_base="1.3"):
+        cfg = compose("config", list(words), return_hydra_config=True)
+        identity_of(cfg, cfg.hydra)
+
+
+def warm_up() -> None:
+    """Import what every run imports, once, and leave it out of the forked processes' garbage collection."""
+    for name in WARM:
+        importlib.import_module(name)
+    sys.modules["torch"].set_num_threads(1)
+    register_resolvers()
+    remember_defaults(*TINY)
+    gc.freeze()
+
+
 def start(place: Path, *words: str) -> int:
     """cmr-run in a forked process; its id."""
     child = os.fork()
@@ -262,23 +293,26 @@ def start(place: Path, *words: str) -> int:
 def run(place: Path, *words: str) -> Ending:
     """cmr-run to its end; told to stop, and at last killed, if it goes on for too long."""
     child, signals = start(place, *words), [signal.SIGTERM, signal.SIGKILL]
-    told, began, spent = False, time.monotonic(), 0.0
+    told, slept, spent, looked = False, 0.0, 0.0, time.monotonic()
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             code = os.waitstatus_to_exitcode(status)
             out, err = ((place / name).read_text(errors="replace") for name in (".out", ".err"))
             return Ending(code if code >= 0 else 128 - code, out, err, told)
-        if _cpu_seconds(child) - spent > SECONDS or time.monotonic() - began > HUNG_SECONDS:
+        sleeping, seconds = _looked_at(child)
+        before, looked = looked, time.monotonic()
+        slept += min(looked - before, LONGEST_LOOK) if sleeping else 0.0
+        if seconds - spent > SECONDS or slept > HUNG_SECONDS:
             os.kill(child, signals.pop(0))
-            told, began, spent = True, time.monotonic(), _cpu_seconds(child)
+            told, slept, spent = True, 0.0, seconds
         time.sleep(0.005)
 
 
-def _cpu_seconds(process: int) -> float:
-    """What a process has computed: a busy machine makes no difference to it."""
+def _looked_at(process: int) -> tuple[bool, float]:
+    """Whether a process sleeps, and the seconds it has computed: a busy machine makes no difference to either."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return fields[0] == "S", (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def damaged(file: Path, rng: random.Random) -> str:
@@ -320,7 +354,7 @@ def results(place: Path) -> dict[str, object]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="all configurations, 1,000 damaged files, 100 kills")
+    parser.add_argument("--full", action="store_true", help="100 kills, 1,000 damaged files, then all configurations")
     parser.add_argument("--configurations", type=int, metavar="N", default=40)
     parser.add_argument("--damages", type=int, metavar="N", default=40)
     parser.add_argument("--kills", type=int, metavar="N", default=6)
@@ -328,20 +362,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=7200.0, help="start no further case after so many seconds")
     options = parser.parse_args()
-    counts = {"configurations": options.configurations, "damages": options.damages, "kills": options.kills}
-    if options.full:
-        counts = {"configurations": None, "damages": 1000, "kills": 100}
-    import torch  # here, once: the forked processes have it
-
-    torch.set_num_threads(1)
+    counts = {"kills": options.kills, "damages": options.damages, "configurations": options.configurations}
+    if options.full:  # what has no end comes last
+        counts = {"kills": 100, "damages": 1000, "configurations": None}
+    warm_up()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="cmr-fuzz-") as root:
         fuzzer = Fuzzer(Path(root), options.seed, began + options.seconds)
         for kind, count in counts.items():
             if options.only in (None, kind):
                 getattr(fuzzer, kind)(count)
-    for kind, count in sorted(fuzzer.counts.items()):
-        print(f"{count:6d}  {kind}")
+                fuzzer.say_counts()
     print(f"seed {options.seed}, {time.monotonic() - began:.0f} s, {len(fuzzer.broken)} rules broken")
     return min(len(fuzzer.broken), 1)
 

@@ -11,15 +11,27 @@ import signal
 import sys
 
 
-def freeze_at(file: str, time: int, calls: int) -> None:
+def freeze_at(file: str, time: int, calls: int, once: str | None = None) -> None:
+    """`once` names a file that is made for it: no process freezes where it is already there."""
+
     def watch_renames(event: str, arguments: tuple) -> None:
         nonlocal time
         if event == "os.rename" and os.path.basename(arguments[1]) == file:
             time -= 1
-            if time == 0:
+            if time == 0 and (once is None or claimed(once)):
                 freeze_after(calls)
 
     sys.addaudithook(watch_renames)
+
+
+def claimed(path: str) -> bool:
+    """Write this process's id there, unless another has."""
+    try:
+        with open(path, "x") as file:
+            file.write(str(os.getpid()))
+    except FileExistsError:
+        return False
+    return True
 
 
 def freeze_after(calls: int) -> None:

@@ -29,7 +29,7 @@ TINY = (
     "trainer.batch_size=16",
 )
 FROZEN = Path(__file__).with_name("frozen.py")
-PATIENCE = 120.0  # seconds until a process that should have ended, or acted, is given up
+PATIENCE = 600.0  # seconds until a process that should have ended, or acted, is given up: a machine may be busy
 
 
 def command(*words: str) -> list[str]:
@@ -59,6 +59,30 @@ def frozen(cwd: Path, instant: Instant, *words: str) -> subprocess.Popen[str]:
     at_instant = when(process, lambda: os.waitid(os.P_PID, process.pid, stopped) is not None)
     assert at_instant, (f"ended before {instant}", process.communicate())
     return process
+
+
+def freezing(root: Path) -> dict[str, str]:
+    """What to start a sweep with, for the first of its jobs that gets so far to stand still before its third epoch is
+    written, whichever process a launcher gives it to."""
+    paths = [str(FROZEN.with_name("freezing")), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"FREEZE_ONCE": str(root / "frozen"), "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def frozen_job(process: subprocess.Popen[str], root: Path) -> int:
+    """The process of the job that stands still."""
+    file = root / "frozen"
+    assert when(process, lambda: file.is_file() and file.read_text() != "" and stands_still(int(file.read_text()))), (
+        "ended before",
+        process.communicate(),
+    )
+    return int(file.read_text())
+
+
+def stands_still(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:  # it has ended
+        return False
 
 
 def thaw(process: subprocess.Popen[str]) -> tuple[str, str]:

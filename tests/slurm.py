@@ -19,6 +19,7 @@ from pathlib import Path
 DAEMONS = ("munged", "slurmctld", "slurmd")
 PATIENCE = 180.0  # seconds until a daemon that should have acted is given up
 CPUS = 2
+HOST = socket.gethostname().split(".")[0]
 
 
 def missing() -> str:
@@ -64,6 +65,15 @@ class Slurm:
             self.call("scancel", "--user=root")
             self.until(lambda: not self.jobs())
 
+    @contextlib.contextmanager
+    def starting_nothing(self) -> Iterator[None]:
+        """What runs goes on, what waits goes on waiting."""
+        self.call("scontrol", "update", f"NodeName={HOST}", "State=DRAIN", "Reason=held")
+        try:
+            yield
+        finally:
+            self.call("scontrol", "update", f"NodeName={HOST}", "State=RESUME")
+
     def jobs(self) -> dict[str, str]:
         """Id → state of the jobs that wait or run, each of an array by itself."""
         lines = self.call("squeue", "--noheader", "--array", "--format=%i %T").splitlines()
@@ -95,11 +105,10 @@ def _write_settings(directory: Path) -> None:
     for name in ("state", "spool"):
         (directory / name).mkdir()
     controller, node = _free_ports(2)
-    host = socket.gethostname().split(".")[0]
     (directory / "slurm.conf").write_text(
         f"""\
 ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={HOST}(127.0.0.1)
 SlurmctldPort={controller}
 SlurmUser=root
 AuthType=auth/munge
@@ -120,7 +129,7 @@ JobAcctGatherType=jobacct_gather/none
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0
 KillWait=5
 ReturnToService=2
-NodeName={host} NodeAddr=127.0.0.1 Port={node} CPUs={CPUS} State=UNKNOWN
+NodeName={HOST} NodeAddr=127.0.0.1 Port={node} CPUs={CPUS} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
     )

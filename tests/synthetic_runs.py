@@ -44,8 +44,11 @@ def write_run(
     target: tuple[float, float] | None = None,
     diagnostics: bool = False,
     name: str | None = None,
+    spectra: str = "ends",
+    text: bool = False,
 ) -> Path:
-    """One run directory; `rows` cuts it after so many epochs."""
+    """One run directory; `rows` cuts it after so many epochs; `spectra` is cmr-run's key; `text` adds the columns of a
+    language model."""
     regularizer = {"_target_": f"cmr_runner.regularizers.{method}"}
     regularizer |= (CMR if "cmr" in method else {}) | (options or {})
     config = {
@@ -60,13 +63,16 @@ def write_run(
     folder = root / experiment.replace("/", "_") / f"{name.replace('/', '_')}-{digest}"
     folder.mkdir(parents=True)
     table = _metrics(np.random.default_rng([seed, int(digest, 16)]), method, init, epochs, target, diagnostics)
+    if text:
+        table = [row | _text_columns(row) for row in table]
     if status == "diverged":
         table[-1] |= {key: math.nan for key in table[-1] if key.startswith(("kappa", "test", "train", "rho"))}
     if rows is not None:
         table = table[:rows]
     _write_csv(folder / columns.METRICS, table)
     _write_csv(folder / columns.LAYERS, list(_layer_rows(table, layers, diagnostics)))
-    _write_csv(folder / columns.SPECTRA, list(_spectrum_rows(table, layers)))
+    ends = [table[0], table[-1]] if len(table) > 1 else table
+    _write_csv(folder / columns.SPECTRA, list(_spectrum_rows(table if spectra == "all" else ends, layers)))
     record = {
         "status": status,
         "identity": {"hash": digest, "experiment": experiment, "name": name},
@@ -200,6 +206,12 @@ def _metrics(rng, method, init, epochs, target, diagnostics) -> list[dict]:
     return rows
 
 
+def _text_columns(row) -> dict:
+    loss = row["test_loss"]
+    validation = {"val_loss": 1.1 * loss, "val_accuracy": 0.9 * row["test_accuracy"]}
+    return validation | {"test_perplexity": math.exp(loss), "val_perplexity": math.exp(1.1 * loss), "lr": 1e-3}
+
+
 def _layer_rows(table, layers, diagnostics):
     for row in table:
         for layer in range(layers):
@@ -220,7 +232,7 @@ def _layer_rows(table, layers, diagnostics):
 
 
 def _spectrum_rows(table, layers):
-    for row in [table[0], table[-1]] if len(table) > 1 else table:
+    for row in table:
         for layer in range(layers):
             kappa = 1 + (row["kappa_mean"] - 1) * (0.4 + 1.2 * layer / max(layers - 1, 1))
             for percentile in np.linspace(0, 100, 41):

@@ -176,6 +176,14 @@ def test_capped_mixing_keys_mean_the_same_for_every_penalty() -> None:
             "regularizer.layers: no layer to regularise: 3 weights were left out because: not in include",
         ),
         ("regularizer.layers.min_side=0", "regularizer.layers.min_side must be an integer >= 1, got 0"),
+        (
+            "regularizer.layers.split={*.0.weight: 5}",
+            "regularizer.layers.split must divide the 12 rows of layers.0.weight",
+        ),
+        (
+            "regularizer.layers.heads={*.0.weight: 5}",
+            "regularizer.layers.heads must divide the 12 rows of layers.0.weight",
+        ),
         ("init.gain=0", "init.gain must be in (0, 1000000.0], got 0"),
         ("optimizer.lr=0", "optimizer.lr must be > 0, got 0"),
         ("model.depth=0", "model.depth must be an integer in [1, 4096], got 0"),

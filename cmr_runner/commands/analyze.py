@@ -98,7 +98,7 @@ def table_of(path: Path, options: argparse.Namespace) -> SpectralTable:
         include=saved.get("include", ()) if options.include is None else options.include,
         exclude=saved.get("exclude", ()) if options.exclude is None else options.exclude,
         min_side=saved.get("min_side", 2),
-        split=saved.get("split") or {},
+        split=saved.get("split"),
         heads=saved.get("heads") or False,
     )
     state = read_state_dict(file)

@@ -80,6 +80,11 @@ def register_resolvers() -> None:
     OmegaConf.register_new_resolver("cmr.choices", _choices, replace=True)
     OmegaConf.register_new_resolver("cmr.jobs", parallel_jobs, replace=True)
     OmegaConf.register_new_resolver("cmr.cores", cores, replace=True)
+    OmegaConf.register_new_resolver("cmr.unless", _unless, replace=True)
+
+
+def _unless(condition: Any, value: Any) -> Any:
+    return value if condition is None else None
 
 
 def _experiment(*, _root_: DictConfig) -> str:

@@ -26,7 +26,7 @@ from cmr_runner.runs.provenance import differences, now, provenance, same_condit
 from cmr_runner.runs.records import Records
 
 if TYPE_CHECKING:
-    from cmr_runner.training.loop import Trainer
+    from cmr_runner.training.loop import Stopped, Trainer
 
 # The place is wrong (the user's to change), as against a place that stopped being good during the run.
 UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
@@ -88,6 +88,35 @@ def _completed_before(job: Job) -> Outcome | None:
     return Outcome("skipped", str(run.path), COMPLETED_BEFORE)
 
 
+def twin(path: Path, decided: Document, facts: Callable[[], dict[str, Any]]) -> RunDirectory | None:
+    """The run of `path`, completed in another experiment under the conditions `facts`, so equal bit for bit."""
+    for other in sorted(path.parent.parent.glob(f"*/{path.name}")):
+        record = RunDirectory(other).read()
+        if (
+            record
+            and not record_damage(record)
+            and record["status"] == "completed"
+            and same(recorded_document(record), decided)
+            and same_conditions(record["provenance"], facts())
+            and not file_damage(other, record)
+        ):
+            return RunDirectory(other)
+    return None
+
+
+def conditions(settings: Settings, device: str, command: str) -> dict[str, Any]:
+    """What a run that is started now records of its code and its machine."""
+    import torch
+
+    return provenance(
+        seed=settings.seed,
+        threads=settings.threads,
+        device=device,
+        instructions=torch.backends.cpu.get_cpu_capability(),
+        command=command,
+    )
+
+
 def unwritable(error: OSError, directory: Path) -> Outcome:
     """The outcome of a run whose directory cannot be written."""
     if error.errno in UNWRITABLE:
@@ -107,6 +136,11 @@ def failure_text(error: BaseException, directory: Path) -> str:
     text = text.partition("Exception raised from")[0]  # the rest is C++'s stack
     text = text if type(error).__module__.startswith("cmr_runner.") else f"{type(error).__name__}: {text}"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _named(error: BaseException, message: str | None = None) -> dict[str, str]:
+    """How a run ended, as run.json says it."""
+    return {"kind": type(error).__name__, "message": str(error) if message is None else message}
 
 
 class _Execution:
@@ -148,10 +182,10 @@ class _Execution:
 
         device = resolve_device(self.job.settings.device)
         if record is None and not force:
-            twin = self._twin(device)
-            if twin is not None:
+            same_run = twin(self.run.path, self.job.document, lambda: self._conditions(device))
+            if same_run is not None:
                 with STOP.graceful():
-                    return self._copied(twin)
+                    return self._copied(same_run)
         try:
             trainer = self.build(device)
         except Mistake:
@@ -198,23 +232,9 @@ class _Execution:
         if record["status"] == "completed":
             return self._ended("skipped", COMPLETED_BEFORE)
         message = (record.get("error") or {}).get("message", "")
+        if record["status"] == "stopped":
+            return self._ended("stopped", f"{message}; force=true runs it again")
         return self._ended("diverged", f"diverged before ({message}); force=true runs it again")
-
-    def _twin(self, device: str) -> RunDirectory | None:
-        """This very run, completed in another experiment under the same conditions, so equal bit for bit."""
-        facts = self._provenance(device)
-        for path in sorted(self.run.path.parent.parent.glob(f"*/{self.run.path.name}")):
-            record = RunDirectory(path).read()
-            if (
-                record
-                and not record_damage(record)
-                and record["status"] == "completed"
-                and same(recorded_document(record), self.job.document)
-                and same_conditions(record["provenance"], facts)
-                and not file_damage(path, record)
-            ):
-                return RunDirectory(path)
-        return None
 
     def _copied(self, twin: RunDirectory) -> Outcome:
         """run.json comes last: without it the next start begins anew."""
@@ -251,7 +271,7 @@ class _Execution:
 
     def _begin(self, record: dict[str, Any] | None, device: str) -> None:
         """Write the CSV files as the checkpoint has them, and run.json with status running."""
-        facts = self._provenance(device)
+        facts = self._conditions(device)
         earlier = (record or {}).get("provenance")
         if self.resumed_from is not None and earlier:
             changed = differences(earlier, facts)
@@ -263,16 +283,8 @@ class _Execution:
         self.run.write_records(self.records)
         self.run.write_notes(self.job.notes)
 
-    def _provenance(self, device: str) -> dict[str, Any]:
-        import torch
-
-        return provenance(
-            seed=self.job.settings.seed,
-            threads=self.job.settings.threads,
-            device=device,
-            instructions=torch.backends.cpu.get_cpu_capability(),
-            command=self.job.command,
-        )
+    def _conditions(self, device: str) -> dict[str, Any]:
+        return conditions(self.job.settings, device, self.job.command)
 
     def _write(self, status: str, facts: dict[str, Any], error: dict[str, Any] | None = None) -> None:
         job = self.job
@@ -323,8 +335,8 @@ class _Execution:
         from cmr_runner.training.loop import Diverged, Interrupted
 
         try:
-            self._run_epochs(trainer)
-            self._complete(trainer)
+            stopped = self._run_epochs(trainer)
+            self._complete(trainer, stopped)
         except Diverged as error:
             self._note("diverged", error)
             aside.discard(self.run.path)
@@ -338,26 +350,35 @@ class _Execution:
         except Exception as error:
             self._note("failed", error)
             return self._ended("failed", failure_text(error, self.run.path))
+        if stopped is not None:
+            return self._ended("stopped", str(stopped))
         if self.resumed_from is None:
             return self._ended("completed")
         return self._ended("resumed", f"from epoch {self.resumed_from}")
 
-    def _run_epochs(self, trainer: Trainer) -> None:
+    def _run_epochs(self, trainer: Trainer) -> Stopped | None:
+        """All of them, or up to the one that `trainer.stop_when` ends the run with."""
         from cmr_runner.training.checkpoint import pack
+        from cmr_runner.training.loop import Stopped
 
-        for epoch in trainer.run(self.should_stop, self.listeners.step):
-            self.records.add_epoch(epoch.metrics, epoch.layers, epoch.spectra)
-            self.record["final"] = self._final()
-            state = {"trainer": trainer.state_dict(), "records": self.records.texts, "run": plain(self.record)}
-            self.run.save_epoch(pack(state, identity=self.job.identity.hash), self.records)
-            self._update()
-            self.listeners.epoch(epoch.metrics, epoch.layers)
+        try:
+            for epoch in trainer.run(self.should_stop, self.listeners.step):
+                self.records.add_epoch(epoch.metrics, epoch.layers, epoch.spectra)
+                self.record["final"] = self._final()
+                state = {"trainer": trainer.state_dict(), "records": self.records.texts, "run": plain(self.record)}
+                self.run.save_epoch(pack(state, identity=self.job.identity.hash), self.records)
+                self._update()
+                self.listeners.epoch(epoch.metrics, epoch.layers)
+        except Stopped as reason:
+            return reason
+        return None
 
-    def _complete(self, trainer: Trainer) -> None:
+    def _complete(self, trainer: Trainer, stopped: Stopped | None) -> None:
         from cmr_runner.training.checkpoint import saved
 
         self.run.save_model(saved(trainer.model.state_dict()))
-        self._update(status="completed", provenance=self._ended_now(), error=None, **{FILES: self._files()})
+        status, error = ("stopped", _named(stopped)) if stopped else ("completed", None)
+        self._update(status=status, provenance=self._ended_now(), error=error, **{FILES: self._files()})
         self.run.drop_previous_checkpoint()
         aside.discard(self.run.path)
 
@@ -372,7 +393,7 @@ class _Execution:
         """A run that could not be built for another reason than the user's configuration."""
         if record is None and not self.run.begun():
             self.run.prepare()
-            self._write("failed", self._provenance(device))
+            self._write("failed", self._conditions(device))
         elif record is not None and record["status"] not in FINAL_STATUSES:
             self.record = record
         if self.record:
@@ -381,7 +402,7 @@ class _Execution:
 
     def _note(self, status: str, error: BaseException) -> None:
         """Write down how the run ended, if that can still be written."""
-        note = {"kind": type(error).__name__, "message": failure_text(error, self.run.path)}
+        note = _named(error, failure_text(error, self.run.path))
         if status == "failed":
             note["traceback"] = "".join(traceback.format_exception(error))
             self.progress.trace(error)

@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from cmr_runner.commands.signals import STOP
@@ -64,12 +65,22 @@ class Journal:
         with contextlib.suppress(OSError):  # full disk, or the sweep is gone: run.json still says what happened
             replace_file(self.path / f"{number:06d}.json", json.dumps(outcome.as_dict()).encode())
 
-    def outcomes(self) -> dict[int, Outcome]:
-        """Of the jobs that have ended."""
+    def outcomes(self, but: Collection[int] = ()) -> dict[int, Outcome]:
+        """Of the jobs that have ended; those of `but` are not read again."""
         found = {}
         for path in sorted(self.path.glob("[0-9]*.json")):
-            found[int(path.stem)] = Outcome(**json.loads(path.read_text()))
+            if int(path.stem) not in but:
+                found[int(path.stem)] = Outcome(**json.loads(path.read_text()))
         return found
+
+    def began(self) -> list[float]:
+        """When each job that runs was started, by the clock of the disk."""
+        times = []
+        for path in self.path.glob("[0-9]*.started"):
+            with contextlib.suppress(OSError):  # it ended or waits again
+                if not path.with_suffix(".json").exists():
+                    times.append(path.stat().st_mtime)
+        return times
 
     def start(self, number: int, directory: Path) -> Outcome | None:
         """Note that this process has job `number`; or the job's outcome, if it ended before the sweep was restarted."""
@@ -123,11 +134,11 @@ def _remove_abandoned(journals: Path) -> None:
     """Remove journals of sweeps on this host whose process is gone."""
     for path in journals.glob(f"{socket.gethostname()}-*"):
         pid = path.name.rpartition("-")[2]
-        if pid.isdigit() and (int(pid) == os.getpid() or not _alive(int(pid))):
+        if pid.isdigit() and (int(pid) == os.getpid() or not alive(int(pid))):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -15,7 +15,7 @@ from cmr_runner.results.grouping import experiments
 from cmr_runner.results.memory import stamp
 from cmr_runner.results.reading import Run
 from cmr_runner.results.selection import SelectionError, check_field
-from cmr_runner.results.summary import HEADER, TABLE_NOTE, summary_rows
+from cmr_runner.results.summary import TABLE_NOTE, summary_header, summary_rows
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.columns import RUN_FILE, TABLES
 
@@ -38,7 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def list_groups(runs: Sequence[Run]) -> int:
     for experiment, groups in experiments(runs):
         print(f"{experiment}: {len(groups)} group(s), {sum(len(group.runs) for group in groups)} run(s)")
-        print(aligned(HEADER, summary_rows(groups)), end="\n\n")
+        print(aligned(summary_header(groups), summary_rows(groups)))
+        for run in (run for group in groups for run in group.partial if run.error):
+            print(f"{run.name}: {run.ending_and_reason}")
+        print()
     print(TABLE_NOTE)
     return 0
 

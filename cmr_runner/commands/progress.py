@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -19,6 +19,7 @@ from cmr_runner.runs.records import Records
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
+    from cmr_runner.commands.sweep_line import SweepLine
     from cmr_runner.training.loop import StepView
 
 REFRESH_SECONDS = 0.25  # between looks at the loss: reading it waits for the step to finish
@@ -34,12 +35,21 @@ TABLE_COLUMNS = {
 
 
 class Progress(Listener):
-    """`mode` is live, lines or none; auto is live on a terminal. `prefix` tells side-by-side jobs apart."""
+    """`mode` is live, lines or none; auto is live on a terminal. `prefix` tells side-by-side jobs apart; the line of
+    the `sweep` that the job is one of stands below its bar."""
 
-    def __init__(self, mode: str, *, prefix: str = "", alone: bool = True, debug: bool = False) -> None:
+    def __init__(
+        self,
+        mode: str,
+        *,
+        prefix: str = "",
+        alone: bool = True,
+        debug: bool = False,
+        sweep: SweepLine | None = None,
+    ) -> None:
         if mode == "auto":
             mode = "live" if alone and sys.stdout.isatty() else "lines"
-        self.mode, self.prefix, self.debug = mode, prefix, debug
+        self.mode, self.prefix, self.debug, self.sweep = mode, prefix, debug, sweep
         self._bar: Bar | None = None
         self._task: Any = None
         self._run: Beginning
@@ -70,7 +80,7 @@ class Progress(Listener):
             self._say(f"resumed after epoch {run.resumed_from} of {run.epochs}")
         if self.mode == "live":
             done = (run.resumed_from or 0) * run.steps_per_epoch
-            self._bar = _bar()
+            self._bar = _bar(self.sweep)
             self._task = self._bar.add_task("", total=None, completed=done, figures="", epoch="")
             self._bar.start()
 
@@ -100,7 +110,7 @@ class Progress(Listener):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-        if status != "completed":
+        if status not in ("completed", "stopped"):
             return
         if not self.prefix and self.mode != "none":
             say("\n" + epoch_table(self._run.records))
@@ -111,11 +121,12 @@ class Progress(Listener):
         say(f"{self.prefix}{text}")
 
 
-def _bar() -> Bar:
+def _bar(sweep: SweepLine | None = None) -> Bar:
     # Imported where it is needed: most runs write to a file and need no terminal.
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
+    from rich.text import Text
 
     class Rate(TextColumn):
         def render(self, task: Any) -> Any:
@@ -123,7 +134,13 @@ def _bar() -> Bar:
             self.text_format = f"{speed:.0f} steps/s" if speed else ""
             return super().render(task)
 
-    return RichProgress(
+    class BarAndSweep(RichProgress):
+        def get_renderables(self) -> Iterable[Any]:
+            yield from super().get_renderables()
+            if sweep is not None:
+                yield Text(sweep.text, no_wrap=True, overflow="ellipsis")
+
+    return BarAndSweep(
         TextColumn("{task.fields[epoch]}"),
         BarColumn(bar_width=24),
         Rate(""),

@@ -20,7 +20,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from cmr_runner.commands import composition, mistakes
+from cmr_runner.commands import composition, mistakes, sweep_line
 from cmr_runner.commands.execution import FULL, Job, execute, failure_text
 from cmr_runner.commands.journal import Journal, StopCheck, stopped_outcome
 from cmr_runner.commands.places import check_below, output_root
@@ -28,7 +28,7 @@ from cmr_runner.commands.progress import Progress
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.commands.signals import STOP
 from cmr_runner.commands.streams import say
-from cmr_runner.commands.sweep import SweepCallback, report_text, sweep_exit_code
+from cmr_runner.commands.sweep import PastHydra, SweepCallback, report_text, sweep_exit_code
 from cmr_runner.commands.torchrun import end_process, execute_together, processes
 from cmr_runner.runs.directory import RunDirectory
 from cmr_runner.runs.identity import deciding_config
@@ -104,9 +104,12 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     check_below(Path(node.runtime.cwd) / output_root(cfg), "hydra.sweep.subdir", directory)
     config = composition.plain_config(cfg)
     settings = settings_of(config, alone=alone and processes() == 1)
+    if settings.dry:
+        raise Mistake("dry=true is for a whole command, not for one job of a sweep")
     identity = composition.identity_of(cfg, node)
     prefix = "" if alone else f"[{node.job.num}] "
-    progress = Progress(settings.progress, prefix=prefix, alone=alone, debug=settings.debug)
+    sweep = sweep_line.SweepLine.current
+    progress = Progress(settings.progress, prefix=prefix, alone=alone, debug=settings.debug, sweep=sweep)
     task = Job(
         settings=settings,
         identity=identity,
@@ -200,10 +203,10 @@ def _main(arguments: list[str]) -> int:
             _run_hydra()
         except KeyboardInterrupt:
             trouble = 128 + (STOP.signal or 2)
-        except Exception as error:
+        except (Exception, PastHydra) as error:
             if traces:
                 traceback.print_exc()
-            trouble = _explain(error, overrides)
+            trouble = _explain(error.error if isinstance(error, PastHydra) else error, overrides)
     return _conclude(trouble)
 
 
@@ -246,6 +249,7 @@ def _unwritable(error: OSError) -> tuple[str, int]:
 
 def _conclude(trouble: int) -> int:
     """Print how it ended, the command to go on with last, and give the exit code."""
+    sweep_line.end()
     journal = Journal.current()
     if journal is not None:
         by_number = journal.outcomes() | (journal.left() if STOP.left else {})
@@ -271,7 +275,7 @@ def _conclude(trouble: int) -> int:
 def _single_ending(outcome: Outcome) -> int:
     if os.environ.get("RANK", "0") != "0":
         return outcome.exit_code  # the first process says it
-    if outcome.kind in ("skipped", "interrupted"):
+    if outcome.kind in ("skipped", "stopped", "interrupted"):
         say(f"{outcome.directory}: {outcome.reason}")
     elif outcome.exit_code:
         _complain(outcome.reason, outcome.exit_code)

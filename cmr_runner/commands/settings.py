@@ -15,6 +15,7 @@ SPECTRA = ("ends", "all")
 PROGRESS = ("auto", "live", "lines", "none")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,59}")
 LARGEST_SEED = 2**63 - 1  # torch's
+MOST_THREADS = 4096  # torch takes any number and starts so many
 SPECTRAL_THREADS = 4  # the paper's layers make a handful of tasks a step: more threads would wait
 
 
@@ -34,13 +35,14 @@ class Settings:
     progress: str
     name: str | None
     spectra: str
+    dry: bool
 
 
 def settings_of(config: Mapping[str, Any], *, alone: bool = True) -> Settings:
     """`alone`: no other job shares the cores, so that the spectra may be computed beside training on the others."""
     _check_keys(config)
     try:
-        threads = integer("threads", config["threads"], least=1)
+        threads = integer("threads", config["threads"], least=1, most=MOST_THREADS)
         spectral = config["spectral_threads"]
         if spectral is None:
             spectral = max(threads, min(cores(), SPECTRAL_THREADS)) if alone else threads
@@ -48,13 +50,14 @@ def settings_of(config: Mapping[str, Any], *, alone: bool = True) -> Settings:
             seed=integer("seed", config["seed"], least=0, most=LARGEST_SEED),
             device=one_of("device", config["device"], DEVICES),
             threads=threads,
-            spectral_threads=integer("spectral_threads", spectral, least=1),
+            spectral_threads=integer("spectral_threads", spectral, least=1, most=MOST_THREADS),
             force=boolean("force", config["force"]),
             on_failure=one_of("on_failure", config["on_failure"], ON_FAILURE),
             debug=boolean("debug", config["debug"]),
             progress=one_of("progress", config["progress"], PROGRESS),
             name=sweep_name(config["name"]),
             spectra=one_of("spectra", config["spectra"], SPECTRA),
+            dry=boolean("dry", config["dry"]),
         )
     except ArgumentError as error:
         raise Mistake(str(error)) from None

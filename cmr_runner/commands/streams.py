@@ -8,6 +8,10 @@ from typing import Any, TextIO
 
 from cmr_runner.commands.signals import STOP
 
+# Set while a live line stands at the end of the terminal: what is said takes its place.
+LIVE_VARIABLE = "CMR_RUNNER_LIVE"
+ERASE = "\r\x1b[K"
+
 
 def mend() -> None:
     """Open the standard streams that this process was started without, or its next file would become one of them."""
@@ -24,7 +28,8 @@ def say(text: str, stream: TextIO | None = None) -> None:
     """Print a line. If whoever read it has gone, stop as if told to; a terminal that has gone sends a signal."""
     stream = stream or sys.stdout
     try:
-        print(f"{text}\n", end="", file=stream, flush=True)  # in one piece: jobs share the terminal
+        place = ERASE if os.environ.get(LIVE_VARIABLE) and stream.isatty() else ""
+        print(f"{place}{text}\n", end="", file=stream, flush=True)  # in one piece: jobs share the terminal
     except BrokenPipeError:
         _discard(stream.fileno())  # Python's own flush at the end must not complain of it either
         STOP.request(signal.SIGPIPE)

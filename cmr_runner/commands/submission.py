@@ -18,6 +18,7 @@ from submitit.core.core import Job
 from submitit.core.utils import UncompletedJobError
 from submitit.slurm.slurm import SlurmInfoWatcher, SlurmJob
 
+from cmr_runner.commands.jobs import job_directory
 from cmr_runner.commands.journal import Journal, stopped_outcome
 from cmr_runner.commands.streams import say
 from cmr_runner.runs.directory import RunDirectory
@@ -111,7 +112,7 @@ def leave_text() -> str:
 def _directory(launcher: Any, overrides: list[str]) -> Path:
     """Where the job of these overrides keeps its run."""
     config = launcher.hydra_context.config_loader.load_sweep_config(launcher.config, overrides)
-    return Path(config.hydra.sweep.dir) / config.hydra.sweep.subdir
+    return job_directory(config)
 
 
 def _lost(submitted: Job[JobReturn], directory: Path, journal: Journal) -> Outcome:

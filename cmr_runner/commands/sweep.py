@@ -14,6 +14,8 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from cmr_runner.checks import boolean
+from cmr_runner.commands import sweep_line
 from cmr_runner.commands.journal import Journal
 from cmr_runner.commands.places import check_run, check_sweep
 from cmr_runner.commands.settings import Mistake, parallel_jobs
@@ -21,10 +23,9 @@ from cmr_runner.commands.signals import LEAVING, STOP
 from cmr_runner.commands.streams import say
 from cmr_runner.commands.workers import DeathWatch
 from cmr_runner.results.details import seconds
-from cmr_runner.results.grouping import Group, group_runs
-from cmr_runner.results.quantities import ACCURACY, KAPPA
+from cmr_runner.results.grouping import Group, group_runs, headline, merit
+from cmr_runner.results.quantities import KAPPA, Quantity
 from cmr_runner.results.reading import DamagedRun, read_run, tell_seeds_apart
-from cmr_runner.results.statistics import centre
 from cmr_runner.results.summary import Cell
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.outcome import FAILURE, Outcome
@@ -37,9 +38,11 @@ class SweepCallback(Callback):
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         _exit_if_mistaken(check_run, config)
+        _end_if_dry(config, sweep=False)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         _exit_if_mistaken(check_sweep, config)
+        _end_if_dry(config, sweep=True)
         try:
             journal = Journal.open(Path(str(config.output_root)))
         except OSError:
@@ -47,6 +50,7 @@ class SweepCallback(Callback):
         STOP.on_request = journal.request_stop
         STOP.hold()
         _tame(config, journal)
+        sweep_line.begin(journal, config)
         if config.hydra.runtime.choices["hydra/launcher"] == "joblib" and hasattr(os, "pidfd_open"):
             SweepCallback.watch = DeathWatch(journal)
 
@@ -62,6 +66,29 @@ def _exit_if_mistaken(check: Callable[[DictConfig], None], config: DictConfig) -
         pass  # a value that cannot be resolved: Hydra meets it next and raises what main() reports
 
 
+class PastHydra(BaseException):
+    """Carries an error past Hydra, which goes on after any Exception of a hook."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _end_if_dry(config: DictConfig, *, sweep: bool) -> None:
+    if not config.get("dry"):
+        return
+    try:
+        boolean("dry", config.dry)
+        from cmr_runner.commands.preview import preview
+
+        text, code = preview(config, sweep=sweep)
+    except Exception as error:
+        raise PastHydra(error) from error
+    if os.environ.get("RANK", "0") == "0":  # one process of torchrun's says it
+        say(text)
+    raise SystemExit(code)
+
+
 def _tame(config: DictConfig, journal: Journal) -> None:
     """What a launcher does by default and its own settings cannot change."""
     launcher = config.hydra.runtime.choices["hydra/launcher"]
@@ -71,6 +98,9 @@ def _tame(config: DictConfig, journal: Journal) -> None:
     if launcher == "ray":
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # jobs print equal lines, each of which counts
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        from cmr_runner.commands.ray_jobs import RayJobs
+
+        RayJobs(journal).tame()
     if launcher.startswith("submitit_"):
         from cmr_runner.commands.submission import Submissions, leave_text
 
@@ -95,17 +125,17 @@ def report_text(outcomes: dict[int, Outcome]) -> str:
 
 
 def results_text(directories: Sequence[Path]) -> str:
-    """Final accuracy, κ and seconds of each group of runs, the most accurate first; empty where none is complete."""
+    """Final accuracy, κ and seconds of each group of runs, the best first; empty where none is complete."""
     runs = []
     for directory in directories:
         with contextlib.suppress(DamagedRun):  # a job that failed before its run began
             runs.append(read_run(directory))
     tell_seeds_apart(runs)
-    groups = sorted((group for group in group_runs(runs) if group.n), key=_accuracy, reverse=True)
-    rows = [[group.label, str(group.n), *_results(group)] for group in groups]
+    groups = sorted((group for group in group_runs(runs) if group.n), key=merit, reverse=True)
+    rows = [[group.label, str(group.n), *_results(group, headline(groups))] for group in groups]
     if not rows:
         return ""
-    head = ["results", "n", ACCURACY.heading, KAPPA.heading, "seconds"]
+    head = ["results", "n", headline(groups).heading, KAPPA.heading, "seconds"]
     return f"{aligned(head, rows, right=head[1:])}\n\n"
 
 
@@ -115,12 +145,8 @@ def shown_path(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _accuracy(group: Group) -> float:
-    return centre(group.final(ACCURACY), ACCURACY.log)
-
-
-def _results(group: Group) -> list[str]:
-    cells = [Cell(quantity, tuple(group.final(quantity))).text for quantity in (ACCURACY, KAPPA)]
+def _results(group: Group, judged: Quantity) -> list[str]:
+    cells = [Cell(quantity, tuple(group.final(quantity))).text for quantity in (judged, KAPPA)]
     return [*cells, f"{sum(map(seconds, group.complete)) / group.n:.1f}"]
 
 

@@ -68,7 +68,7 @@ def _lead(
 def _follow(job: Job, build: Callable[[str], Trainer], ranks: Ranks, should_stop: Callable[[], bool]) -> Outcome:
     from cmr_runner.commands.construction import resolve_device
     from cmr_runner.commands.signals import STOP
-    from cmr_runner.training.loop import Diverged, Interrupted
+    from cmr_runner.training.loop import Diverged, Interrupted, Stopped
 
     message: dict[str, Any] = ranks.from_first(None)
     if "outcome" in message:
@@ -81,6 +81,8 @@ def _follow(job: Job, build: Callable[[str], Trainer], ranks: Ranks, should_stop
         with STOP.graceful():
             for _ in trainer.run(should_stop):
                 trainer.state_dict()  # collective: the first process saves what each knows
+    except Stopped as error:
+        return Outcome("stopped", directory, str(error))
     except Diverged as error:
         return Outcome("diverged", directory, str(error))
     except Interrupted as error:

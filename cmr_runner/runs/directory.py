@@ -22,7 +22,7 @@ from cmr_runner.runs.integrity import DIGEST, record_damage, record_digest
 from cmr_runner.runs.records import Records
 
 # Results that the same command does not compute again.
-FINAL_STATUSES = ("completed", "diverged")
+FINAL_STATUSES = ("completed", "stopped", "diverged")
 FILES = (RUN_FILE, *TABLES, CHECKPOINT, PREVIOUS_CHECKPOINT, MODEL)
 LOG = "cmr-run.log"  # Hydra's, if it is told to log
 BAD = ".bad"

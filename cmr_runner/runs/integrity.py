@@ -12,7 +12,7 @@ from typing import Any
 from cmr_runner.digests import fingerprint
 from cmr_runner.runs.identity import document_hash, recorded_document
 
-STATUSES = ("running", "completed", "diverged", "failed", "interrupted")
+STATUSES = ("running", "completed", "stopped", "diverged", "failed", "interrupted")
 FILES = "files"
 DIGEST = "digest"
 

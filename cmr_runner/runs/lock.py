@@ -14,6 +14,8 @@ from cmr_runner.runs.atomic import replace_file
 
 LOCKS = ".locks"
 
+Holder = dict[str, str | int]
+
 
 class Held(Exception):
     """Another process writes this run directory; the message says which."""
@@ -28,29 +30,39 @@ def run_lock(directory: Path, command: str) -> Iterator[None]:
     """
     locks = directory.parent / LOCKS
     locks.mkdir(parents=True, exist_ok=True)
-    holder = locks / f"{directory.name}.json"
+    note = _note(directory)
     lock = filelock.FileLock(locks / f"{directory.name}.lock")
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        raise Held(f"{directory} is being written by {_holder_text(holder)}") from None
+        raise Held(f"{directory} is being written by {_text(holder(directory))}") from None
     try:
-        replace_file(holder, json.dumps(_holder(command)).encode())
+        replace_file(note, json.dumps(_this_process(command)).encode())
         yield
     finally:
-        holder.unlink(missing_ok=True)
+        note.unlink(missing_ok=True)
         lock.release()
 
 
-def _holder(command: str) -> dict[str, str | int]:
+def holder(directory: Path) -> Holder | None:
+    """Who wrote down that it writes this run directory. One that was killed has left its word behind."""
+    try:
+        found = json.loads(_note(directory).read_text())
+        return {key: found[key] for key in ("pid", "host", "command", "since")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _note(directory: Path) -> Path:
+    return directory.parent / LOCKS / f"{directory.name}.json"
+
+
+def _this_process(command: str) -> Holder:
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     return {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": now}
 
 
-def _holder_text(path: Path) -> str:
-    try:
-        holder = json.loads(path.read_text())
-        return f"process {holder['pid']} on {holder['host']} since {holder['since']} ({holder['command']})"
-    except (OSError, ValueError, KeyError, TypeError):
-        # The holder has the lock and has not written down who it is yet.
-        return "another process"
+def _text(found: Holder | None) -> str:
+    if found is None:
+        return "another process"  # it has the lock and has not written down who it is yet
+    return f"process {found['pid']} on {found['host']} since {found['since']} ({found['command']})"

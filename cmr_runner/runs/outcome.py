@@ -7,6 +7,7 @@ Kind = Literal[
     "completed",
     "resumed",
     "skipped",
+    "stopped",
     "diverged",
     "failed",
     "invalid",
@@ -16,12 +17,13 @@ Kind = Literal[
     "left",
 ]
 
-SUCCESS: tuple[Kind, ...] = ("completed", "resumed", "skipped")
+SUCCESS: tuple[Kind, ...] = ("completed", "resumed", "skipped", "stopped")
 FAILURE: tuple[Kind, ...] = ("diverged", "failed", "invalid", "held")
 EXIT_CODES: dict[Kind, int] = {
     "completed": 0,
     "resumed": 0,
     "skipped": 0,
+    "stopped": 0,
     "diverged": 1,
     "failed": 1,
     "invalid": 2,

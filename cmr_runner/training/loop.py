@@ -28,6 +28,7 @@ from cmr_runner.training.evaluation import evaluate, summed_loss
 from cmr_runner.training.metrics import BEFORE_TRAINING, EpochTotals, Row, spectral_figures
 from cmr_runner.training.schedules import constant
 from cmr_runner.training.seeding import generator, mixed_seed
+from cmr_runner.training.stopping import StopWhen
 
 HOPELESS = 1e6  # times log(classes), the loss of a guess: a training loss above it counts as diverged
 PRECISIONS = ("float32", "bf16")
@@ -37,6 +38,10 @@ CHECK_EVERY = 64  # steps between looks for NaN: often enough to stop early, rar
 
 class Diverged(Exception):
     """Something that must be finite is not; the rows so far stand."""
+
+
+class Stopped(Exception):
+    """A rule of `stop_when` holds: the run ends here, and its rows stand."""
 
 
 class Interrupted(Exception):
@@ -88,6 +93,7 @@ class Trainer:
         clip_norm: float = 5.0,
         diagnostics: bool = False,
         precision: Literal["float32", "bf16"] = "float32",
+        stop_when: StopWhen | None = None,
         ranks: Ranks | None = None,
     ) -> None:
         checks.integer("epochs", epochs, least=1)
@@ -108,6 +114,13 @@ class Trainer:
         self.epoch = -1  # the last finished one; 0 is the state before training
         self.step = 0
         self.trouble: str | None = None  # what went bad in the last finished epoch
+        self.stop_when = stop_when if stop_when is not None else StopWhen()
+        if self.stop_when.patience is not None and data.val_y is None:
+            raise checks.ArgumentError(
+                "stop_when.patience",
+                f"stop_when.patience={self.stop_when.patience} needs a validation part: set dataset.validation",
+            )
+        self.reason_to_stop: str | None = None  # by stop_when, after the last finished epoch
 
     @property
     def plan(self) -> list[PlanRow]:
@@ -122,15 +135,17 @@ class Trainer:
     ) -> Iterator[Epoch]:
         """The epochs that are left: 0 (before training) unless resumed, then up to `epochs`. `state_dict` is whole
         whenever an epoch has been yielded. Raises Interrupted at the step after should_stop() turns true, Diverged
-        after yielding the epoch in which a number went bad."""
+        after yielding the epoch in which a number went bad, Stopped after one that `stop_when` ends the run with."""
         # What the forward goes through: with several processes its backward averages the gradients over them.
         network = self.model if self.ranks.size == 1 else DistributedDataParallel(self.model)
         if self.epoch < 0:
             began = time.perf_counter()
             self.epoch = 0
             self.now = self.data.at_epoch(0)
-            yield self._epoch(BEFORE_TRAINING, began, 0.0)
-        while not self.trouble and self.epoch < self.epochs:
+            before = self._epoch(BEFORE_TRAINING, began, 0.0)
+            self.stop_when.reason(before.metrics)
+            yield before
+        while not self.trouble and not self.reason_to_stop and self.epoch < self.epochs:
             began = time.perf_counter()
             totals = EpochTotals(self.device)
             self.trouble, spectral_seconds = self._train_epoch(network, self.epoch + 1, totals, should_stop, on_step)
@@ -143,9 +158,13 @@ class Trainer:
                 self.trouble = (
                     f"epoch {self.epoch}: the training loss, {loss:.3g}, is over {HOPELESS:g} times a guess's"
                 )
+            if self.epoch < self.epochs:
+                self.reason_to_stop = self.ranks.from_first(self.stop_when.reason(epoch.metrics))
             yield epoch
         if self.trouble:
             raise Diverged(self.trouble)
+        if self.reason_to_stop:
+            raise Stopped(self.reason_to_stop)
 
     def _train_epoch(
         self,
@@ -256,6 +275,8 @@ class Trainer:
             "epoch": self.epoch,
             "step": self.step,
             "trouble": self.trouble,
+            "reason_to_stop": self.reason_to_stop,
+            "stop_when": self.stop_when.state_dict(),
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
@@ -271,6 +292,9 @@ class Trainer:
         self.schedule.load_state_dict(state["schedule"])
         self.regularizer.load_state_dict(state["regularizers"][self.ranks.rank])
         self.epoch, self.step, self.trouble = state["epoch"], state["step"], state["trouble"]
+        if "stop_when" in state:  # not in a state of an earlier version
+            self.reason_to_stop = state["reason_to_stop"]
+            self.stop_when.load_state_dict(state["stop_when"])
 
 
 def _not_finite(model: nn.Module) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run_process import call, only_directory
+from run_process import Instant, call, frozen, kill, only_directory, record, results, run
 
 from cmr_runner.data import cifar10, mnist, shakespeare
 from cmr_runner.data.idx import write_idx
@@ -116,6 +116,22 @@ def test_a_mistake_is_one_line_with_the_key_and_what_is_allowed(
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.rglob("run.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", ["cosine", "one_cycle"])
+def test_schedule_validation_and_bf16_survive_a_kill_bit_for_bit(schedule: str, tmp_path: Path) -> None:
+    words = ("trainer.epochs=6", f"schedule={schedule}", "dataset.validation=8", "trainer.precision=bf16")
+    words += ("optimizer=muon",) if schedule == "cosine" else ()
+    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    calm.mkdir(), rough.mkdir()
+    assert call(calm, *words).returncode == 0
+    kill(frozen(rough, Instant("metrics.csv", 3, calls=1000), *words))
+    last = run(rough, *words)
+    assert last.returncode == 0, last.stderr
+    assert "resumed after epoch" in last.stdout
+    assert results(only_directory(rough)) == results(only_directory(calm))
+    assert record(only_directory(rough))["config"]["trainer"]["precision"] == "bf16"
 
 
 def test_bf16_changes_the_numbers_but_not_the_training(tmp_path: Path) -> None:

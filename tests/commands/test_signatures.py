@@ -77,6 +77,7 @@ def test_options_that_are_unknown_given_or_missing_are_named() -> None:
             "regularizer.layers must be a group of keys with a _target_ (LayerRule) or null, got 5",
         ),
         (("regularizer.layers.include=a",), "regularizer.layers.include must be a list of texts, got 'a'"),
+        (("regularizer.engine.name=[]",), "regularizer.engine must be one of exact, "),
         (("regularizer.lam=nan",), "regularizer.lam must be a number, got nan"),
         (("dataset.train=1e3",), "dataset.train must be an integer, got 1000.0"),
         (("dataset.train=99999999999",), "dataset.train must be an integer in [1, 100000000], got 99999999999"),

@@ -14,7 +14,9 @@ from run_process import (
     by_name,
     call,
     directories,
+    freezing,
     frozen,
+    frozen_job,
     kill,
     only_directory,
     record,
@@ -150,29 +152,29 @@ def test_joblib_gives_the_bytes_of_a_serial_sweep_and_its_workers_end_with_a_kil
 
 
 @pytest.mark.slow
-def test_a_killed_worker_costs_its_own_job_only_and_the_same_command_goes_on_with_it(tmp_path: Path) -> None:
-    words = ("-m", "trainer.epochs=100", "seed=0,1,2,3", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
-    process = start(tmp_path, *words)
-
-    def busy() -> dict[int, int]:
-        """Process by job, of jobs that have no outcome and have saved an epoch."""
-        started = tmp_path.glob("outputs/.sweeps/*/*.started")
-        notes = {path: json.loads(path.read_text()) for path in started if not path.with_suffix(".json").exists()}
-        saved = (path for path, note in notes.items() if (Path(note["directory"]) / "checkpoint.pt").exists())
-        return {int(path.stem): notes[path]["pid"] for path in saved}
-
-    assert when(process, lambda: len(busy()) == 2)
-    lost, pid = min(busy().items())
+@pytest.mark.parametrize("launcher", ["joblib", "submitit_local", "ray"])
+def test_a_killed_worker_costs_its_own_job_only_and_the_same_command_goes_on_with_it(
+    launcher: str, tmp_path: Path
+) -> None:
+    rough, calm = tmp_path / "rough", tmp_path / "calm"
+    rough.mkdir(), calm.mkdir()
+    words = ("-m", "trainer.epochs=4", "seed=0,1,2")
+    process = start(rough, *words, f"hydra/launcher={launcher}", **freezing(rough))
+    pid = frozen_job(process, rough)
+    started = {path: json.loads(path.read_text())["pid"] for path in rough.glob("outputs/.sweeps/*/*.started")}
+    (lost,) = (int(path.stem) for path, worker in started.items() if worker == pid)
     os.kill(pid, signal.SIGKILL)
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1, err
-    assert table(out) == {job: "failed" if job == lost else table(out)[job] for job in range(4)}
+    assert table(out) == {job: "failed" if job == lost else table(out)[job] for job in range(3)}
     assert {kind for job, kind in table(out).items() if job != lost} <= {"completed", "resumed"}
     assert "was killed" in out[out.rindex("job  outcome") :]
     assert "Traceback" not in err
-    again = call(tmp_path, *words[:3])
+    again = call(rough, *words)
     assert again.returncode == 0
-    assert table(again.stdout) == {job: "resumed" if job == lost else "skipped" for job in range(4)}
+    assert table(again.stdout) == {job: "resumed" if job == lost else "skipped" for job in range(3)}
+    assert call(calm, *words).returncode == 0
+    assert by_name(rough) == by_name(calm)
 
 
 def test_an_experiments_runs_lie_in_its_own_directory(tmp_path: Path) -> None:

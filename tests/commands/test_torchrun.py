@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_process import FROZEN, Instant, when
+from run_process import FROZEN, PATIENCE, Instant, run, stands_still, when
 
 pytestmark = pytest.mark.slow
 
@@ -37,9 +37,14 @@ def launch(root: Path, *words: str, processes: int = 2, freeze: Instant | None =
 
 
 def finished(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, output
     return output
+
+
+def children(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout
+    return list(map(int, found.split()))
 
 
 def rows(root: Path) -> list[dict[str, float]]:
@@ -62,18 +67,30 @@ def test_two_processes_equal_one_on_the_same_global_batch(tmp_path: Path, regula
         assert abs(two["test_accuracy"] - one["test_accuracy"]) <= 0.006  # two of 355 images
 
 
-def test_a_killed_run_of_two_processes_goes_on_bit_for_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", ["all", "one"])
+def test_a_killed_run_of_two_processes_goes_on_bit_for_bit(tmp_path: Path, killed: str) -> None:
     words = ("trainer.epochs=6",)
     finished(launch(tmp_path / "whole", *words))
     process = launch(tmp_path / "killed", *words, freeze=Instant("metrics.csv", 3))
-    written = tmp_path / "killed"
-    assert when(process, lambda: bool(list(written.glob("single/*/metrics.csv"))) and len(rows(written)) == 2)
-    workers = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
-    for pid in [process.pid, *map(int, workers.split())]:  # torchrun's workers lead sessions of their own
-        os.kill(pid, signal.SIGKILL)
-    process.communicate()
+    assert when(process, lambda: any(map(stands_still, children(process.pid))))
+    workers = children(process.pid)
+    (frozen,) = filter(stands_still, workers)
+    assert len(rows(tmp_path / "killed")) == 2
+    if killed == "all":
+        for pid in [process.pid, *workers]:  # torchrun's workers lead sessions of their own
+            os.kill(pid, signal.SIGKILL)
+        process.communicate()
+    else:
+        (other,) = set(workers) - {frozen}
+        os.kill(other, signal.SIGKILL)
+        os.kill(frozen, signal.SIGCONT)
+        process.communicate(timeout=PATIENCE)
+        assert process.returncode != 0
+        assert not Path(f"/proc/{frozen}").exists()  # it does not wait for the dead one
     (record,) = (tmp_path / "killed").glob("single/*/run.json")
-    assert json.loads(record.read_text())["status"] == "running"
+    assert json.loads(record.read_text())["status"] in (
+        ("running",) if killed == "all" else ("running", "failed", "interrupted")
+    )
 
     finished(launch(tmp_path / "killed", *words))
     timed = ("seconds", "spectral_seconds")
@@ -91,7 +108,13 @@ def test_a_run_of_two_processes_is_not_taken_over_by_one(tmp_path: Path) -> None
     assert record["provenance"]["processes"] == 2
     path.write_text(json.dumps({**record, "status": "interrupted"}))
     process = launch(tmp_path / "a", "trainer.epochs=1", processes=1)
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert re.search(r"the checkpoint needs 2 processes, got 1", output)
     assert (path.parent / "checkpoint.pt").is_file()  # not set aside: it is good
+
+
+def test_sweeps_are_refused(tmp_path: Path) -> None:
+    done = run(tmp_path, "-m", "seed=0,1", WORLD_SIZE="2", RANK="0")
+    assert done.returncode == 1
+    assert "torchrun trains one run" in done.stdout

@@ -135,6 +135,17 @@ def test_nested_choices_of_one_method_do_not_part_it_from_the_others(tmp_path):
     assert len(settings(runs_of(tmp_path))) == 1
 
 
+def test_a_method_of_a_later_revision_is_compared_with_vanilla_but_not_averaged_with_the_earlier(tmp_path):
+    write_run(tmp_path, method="none", layers=1)
+    for seed, revision in ((0, None), (1, 1)):
+        folder = write_run(tmp_path, method="cmr", seed=seed, layers=1)
+        record = json.loads((folder / "run.json").read_text())
+        record["identity"] |= {"revision": revision} if revision else {}
+        (folder / "run.json").write_text(json.dumps(record))
+    (setting,) = settings(runs_of(tmp_path))
+    assert [len(group.runs) for group in setting.groups] == [1, 1, 1]
+
+
 def test_series_hold_all_but_one_field(tmp_path):
     for lr in (1e-4, 1e-3, 1e-2):
         write_run(tmp_path, method="none", lr=lr, layers=1)

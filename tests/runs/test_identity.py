@@ -71,6 +71,7 @@ def name_of(config: dict, choices: dict = CHOICES) -> str:
         ("regularizer.K", 5.0),
         ("regularizer._target_", "moved.to.CMR"),
         ("regularizer._partial_", True),
+        ("regularizer.layers", {"split": None, "heads": False}),  # options that older runs did not have
     ],
 )
 def test_what_cannot_change_a_result_does_not_change_the_run(path: str, value: object) -> None:
@@ -87,6 +88,7 @@ def test_what_cannot_change_a_result_does_not_change_the_run(path: str, value: o
         ("dataset.mean", 0.5, "mean0.5"),
         ("trainer.epochs", 20, "epochs20"),
         ("trainer.clip_norm", float("inf"), "clip_norminf"),
+        ("regularizer.layers", {"split": {"*.qkv.weight": 1}}, "weight1"),
     ],
 )
 def test_what_decides_the_result_changes_hash_and_name(path: str, value: object, part: str) -> None:
