@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cmr_runner.results.reading import Run
-from cmr_runner.runs.columns import TABLES
+from cmr_runner.runs.columns import LAYERS, TABLES
 from cmr_runner.runs.listener import Beginning
 from cmr_runner.runs.records import Records
 from cmr_runner.tracking.tracker import Tracker
@@ -17,7 +17,7 @@ def exported(runs: Sequence[Run], name: str, place: Path) -> int:
     for run in runs:
         tracker = _tracker(name, place)
         tracker.begin(_beginning(run))
-        tracker.end(run.status, str((run.record.get("error") or {}).get("message", "")))
+        tracker.end(run.status, run.error)
     return len(runs)
 
 
@@ -31,8 +31,15 @@ def _beginning(run: Run) -> Beginning:
         choices=run.record.get("choices") or {},
         config=run.record.get("config") or {},
         records=records,
+        plan=_plan(run, records),
         resumed_from=int(final["epoch"] or 0) if final else None,
     )
+
+
+def _plan(run: Run, records: Records) -> list[tuple[str, tuple[str, str], str]]:
+    """The layers that the run measured, and its regulariser."""
+    rows = [row for row in records.rows(LAYERS) if row["epoch"] == "0"]
+    return [(row["layer"], (row["rows"], row["cols"]), run.method) for row in rows]
 
 
 def _tracker(name: str, place: Path) -> Tracker:

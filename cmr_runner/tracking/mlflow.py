@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,20 +37,23 @@ class MLflow(Tracker):
             experiment = self._experiment(run.experiment)
         key = f"{run.experiment}/{run.directory.name}"
         known = self._client.search_runs([experiment], f"tags.`{RUN_TAG}` = '{key}'")
+        held = -1
         if known and run.resumed_from is not None:
             self._id = known[0].info.run_id
             self._client.update_run(self._id, status="RUNNING")
-            return max((int(one.step) for one in self._client.get_metric_history(self._id, "epoch")), default=-1)
-        for old in known:
-            self._client.delete_run(old.info.run_id)
-        created = self._client.create_run(experiment, run_name=run.directory.name, tags={RUN_TAG: key})
-        self._id = created.info.run_id
+            held = max((int(one.step) for one in self._client.get_metric_history(self._id, "epoch")), default=-1)
+        else:
+            for old in known:
+                self._client.delete_run(old.info.run_id)
+            created = self._client.create_run(experiment, run_name=run.directory.name, tags={RUN_TAG: key})
+            self._id = created.info.run_id
+        # Said again to a run that is continued, since its first start may not have come so far.
         parameters = [Param(_allowed(name), str(value)[:LONGEST_VALUE]) for name, value in settings(run).items()]
         for start in range(0, len(parameters), 100):
             self._client.log_batch(self._id, params=parameters[start : start + 100])
         if run.plan:
             self._client.log_text(self._id, plan_text(run), "plan.md")
-        return -1
+        return held
 
     def _experiment(self, name: str) -> str:
         found = self._client.get_experiment_by_name(name)
@@ -60,10 +64,17 @@ class MLflow(Tracker):
 
     def write(self, epoch: int, metrics: Mapping[str, float], layers: Sequence[Mapping[str, Any]]) -> None:
         now = int(time.time() * 1000)
-        named = {**metrics, **layer_series(layers)}.items()
-        values = [Metric(_allowed(name), value, now, epoch) for name, value in named]
+        named = {**metrics, **layer_series(layers)}
+        named["epoch"] = named.pop("epoch")  # last: an epoch that has it is there as a whole
+        values = [Metric(_allowed(name), value, now, epoch) for name, value in named.items()]
         for start in range(0, len(values), 1000):  # the most that one batch may hold
             self._client.log_batch(self._id, metrics=values[start : start + 1000])
+
+    def picture(self, name: str, png: bytes) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / f"{name}.png"
+            file.write_bytes(png)
+            self._client.log_artifact(self._id, str(file), "figures")
 
     def close(self, status: str, reason: str) -> None:
         self._client.set_tag(self._id, "cmr_runner.status", status)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.histogram.summary_v2 import histogram_pb
@@ -48,6 +50,11 @@ class TensorBoard(Tracker):
             if np.isfinite(over_layers).any():
                 self._add(epoch, histogram_pb(f"layers/{column}", over_layers[np.isfinite(over_layers)]))
         self._writer.flush()
+
+    def picture(self, name: str, png: bytes) -> None:
+        width, height = Image.open(io.BytesIO(png)).size
+        image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=png)
+        self._add(0, Summary(value=[Summary.Value(tag=f"figures/{name}", image=image)]))
 
     def close(self, status: str, reason: str) -> None:
         self._add(0, text_pb("status", f"{status}: {reason}" if reason else status))

@@ -1,42 +1,59 @@
-"""What the trackers have in common: epochs of an earlier start are written where they are missing, then new ones."""
+"""What the trackers have in common: epochs of an earlier start are written where they are missing, then new ones, and
+the figures at the run's end."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cmr_runner.runs.columns import LAYERS, METRICS
+from cmr_runner.runs.directory import FINAL_STATUSES
 from cmr_runner.runs.identity import leaves
 from cmr_runner.runs.listener import Beginning, Listener, Row
+from cmr_runner.tracking.pictures import pictures
 
 LAYER_COLUMNS = ("kappa", "sigma_max", "sigma_min", "stable_rank")
 
 
 class Tracker(Listener):
-    """A subclass says how a run is opened, how one epoch is written, and how the run is closed."""
+    """A subclass says how a run is opened, how one epoch or picture is written, and how the run is closed."""
+
+    _directory = Path()
+    _held = -1
 
     def open(self, run: Beginning) -> int:
-        """Find the tracker's run of `run.directory` or make it; the last epoch that it holds, -1 for none."""
+        """Find the tracker's run of `run.directory` or make it, whole; the last epoch that it holds, -1 for none."""
         raise NotImplementedError
 
     def write(self, epoch: int, metrics: Mapping[str, float], layers: Sequence[Mapping[str, Any]]) -> None:
         raise NotImplementedError
 
+    def picture(self, name: str, png: bytes) -> None:
+        """A figure of the finished run. Left out by a tracker that does not say how it is written."""
+
     def close(self, status: str, reason: str) -> None:
         raise NotImplementedError
 
     def begin(self, run: Beginning) -> None:
-        held = self.open(run)
+        self._directory = run.directory
+        self._held = self.open(run)
         for metrics, layers in earlier_epochs(run):
-            if metrics["epoch"] > held:
-                self.epoch(metrics, layers)
+            self.epoch(metrics, layers)
 
     def epoch(self, metrics: Row, layers: Sequence[Row]) -> None:
-        self.write(int(metrics["epoch"]), numbers(metrics), [dict(row) for row in layers])
+        # An epoch that is repeated, because the run's last checkpoint was lost, is there already.
+        if metrics["epoch"] > self._held:
+            self.write(int(metrics["epoch"]), numbers(metrics), [dict(row) for row in layers])
 
     def end(self, status: str, reason: str) -> None:
-        self.close(status, reason)
+        try:
+            if status in FINAL_STATUSES and type(self).picture is not Tracker.picture:
+                for name, png in pictures(self._directory).items():
+                    self.picture(name, png)
+        finally:
+            self.close(status, reason)
 
 
 def earlier_epochs(run: Beginning) -> Iterator[tuple[Row, list[Row]]]:
