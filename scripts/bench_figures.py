@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from cmr_runner.runs.integrity import DIGEST, record_digest
+
 ROOT = Path(__file__).resolve().parents[1]
 SEEDS = 5
 COMMANDS = {"plot": ("plot",), "plot again": ("plot",), "list": ("plot", "--list"), "report": ("report",)}
@@ -42,7 +44,7 @@ def write_sweep(source: Path, root: Path, runs: int) -> None:
             "identity": record["identity"] | {"experiment": "large", "hash": f"{number:08x}", "name": name},
             "config": record["config"] | {"seed": seed, "regularizer": record["config"]["regularizer"] | swept},
         }
-        (directory / "run.json").write_text(json.dumps(copy))
+        (directory / "run.json").write_text(json.dumps(copy | {DIGEST: record_digest(copy)}))
 
 
 def cost(command: str, root: Path) -> tuple[float, float]:
@@ -55,7 +57,7 @@ def cost(command: str, root: Path) -> tuple[float, float]:
         [sys.executable, "-c", PROGRAM, module, str(root), *words], capture_output=True, text=True, check=False
     )
     seconds = time.perf_counter() - began
-    if done.returncode:
+    if done.returncode or "left out" in done.stderr:
         sys.exit(f"cmr-{module}: {done.stdout}\n{done.stderr}")
     return seconds, float(done.stderr.splitlines()[-1])
 

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from matplotlib.axes import Axes
 
-from cmr_runner.figures.curves import final_accuracy
 from cmr_runner.figures.style import PAGE, Drawing, log_axis, new_figure
-from cmr_runner.results.grouping import Group, Setting
+from cmr_runner.results.grouping import Group, Setting, headline, merit
 from cmr_runner.results.methods import Look
-from cmr_runner.results.quantities import ACCURACY, KAPPA, Quantity
+from cmr_runner.results.quantities import KAPPA, NATS, Quantity
 from cmr_runner.results.statistics import LEAST_SEEDS, centre, t_interval
 
 MOST_ROWS = 40
@@ -16,12 +15,13 @@ MOST_ROWS = 40
 
 def comparison_figures(setting: Setting) -> Iterator[Drawing]:
     groups = setting.groups
-    ranked = sorted(groups, key=final_accuracy, reverse=True)
+    judged = headline(groups)
+    ranked = sorted(groups, key=merit, reverse=True)
     shown = ranked[:MOST_ROWS]
     faces = {group.method: group.look for group in reversed(groups)}  # one look per method: labels distinguish the rows
     figure = new_figure(PAGE, 0.75 + 0.17 * len(shown))
     panels = figure.subplots(1, 2, sharey=True)
-    for axes, quantity in zip(panels, (ACCURACY, KAPPA), strict=True):
+    for axes, quantity in zip(panels, (judged, KAPPA), strict=True):
         for place, group in enumerate(shown):
             draw_row(axes, place, group, quantity, faces[group.method])
         if quantity.log:
@@ -30,7 +30,8 @@ def comparison_figures(setting: Setting) -> Iterator[Drawing]:
         _draw_reference(axes, groups, quantity)
     panels[0].set_yticks(range(len(shown)), [_row_label(group) for group in shown])
     panels[0].set_ylim(len(shown) - 0.5, -0.5)
-    note = "Best accuracy first. Small: seeds. Large: mean (geometric for κ)."
+    best = "Least loss" if judged is NATS else "Best accuracy"
+    note = f"{best} first. Small: seeds. Large: mean (geometric {'for κ' if judged is not NATS else 'for both'})."
     if any(group.n >= LEAST_SEEDS for group in shown):
         note += " Lines: Student's 95 % interval."
     if any(group.method == "none" for group in groups):
@@ -56,7 +57,7 @@ def draw_row(axes: Axes, place: int, group: Group, quantity: Quantity, look: Loo
 def _draw_reference(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None:
     vanilla = [group for group in groups if group.method == "none" and group.final(quantity)]
     if vanilla:
-        best = max(vanilla, key=final_accuracy)
+        best = max(vanilla, key=merit)
         axes.axvline(centre(best.final(quantity), quantity.log), color=best.look.color, linestyle="--", linewidth=0.8)
 
 

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, epoch_axis, legend_above, log_axis, new_figure
-from cmr_runner.results.grouping import Group
-from cmr_runner.results.methods import PALE
-from cmr_runner.results.quantities import ACCURACY, Quantity
+from cmr_runner.results.grouping import Group, merit
+from cmr_runner.results.methods import PALE, looks
+from cmr_runner.results.quantities import Quantity
 from cmr_runner.results.reading import Run
 from cmr_runner.results.seed_curves import seed_matrix
-from cmr_runner.results.statistics import LEAST_SEEDS, centre, t_band
+from cmr_runner.results.statistics import LEAST_SEEDS, t_band
 
 MOST_LINES = 8  # distinguishable on one axis; of more, a few are highlighted over grey
 END_MARKS = {"diverged": "x"}
@@ -23,8 +24,7 @@ UNFINISHED = ">"
 
 def draw_curves(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None:
     """Draw the quantity of each group on the axes."""
-    chosen = highlighted(groups)
-    muted = [group for group in groups if group not in chosen]
+    chosen, muted = over_grey(groups)
     for group in muted:
         draw_muted(axes, group, quantity, f"{len(muted)} others" if group is muted[0] else None)
     for group in chosen:
@@ -39,19 +39,23 @@ def draw_curves(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None
 
 
 def highlighted(groups: Sequence[Group], most: int = MOST_LINES) -> list[Group]:
-    """All groups where an axis can tell them apart; else vanilla, CMR and the most accurate of the others."""
+    """All groups where an axis can tell them apart; else vanilla, CMR and the best of the others."""
     if len(groups) <= most:
         return list(groups)
     first = [next(g for g in groups if g.method == method) for method in ("none", "cmr") if _has(groups, method)]
-    rest = sorted((group for group in groups if group not in first), key=final_accuracy, reverse=True)
+    rest = sorted((group for group in groups if group not in first), key=merit, reverse=True)
     chosen = [*first, *rest[: most - 1 - len(first)]]
     return [group for group in groups if group in chosen]
 
 
-def final_accuracy(group: Group) -> float:
-    """By which groups are ranked; below all others without a complete run."""
-    values = group.final(ACCURACY)
-    return centre(values, False) if values else -1.0
+def over_grey(groups: Sequence[Group]) -> tuple[list[Group], list[Group]]:
+    """The highlighted groups, coloured as if they were alone, and the others, which stand behind them in grey."""
+    shown = highlighted(groups)
+    if len(shown) == len(groups):
+        return shown, []
+    muted = [group for group in groups if group not in shown]
+    faces = looks([group.method for group in shown])
+    return [replace(group, look=face) for group, face in zip(shown, faces, strict=True)], muted
 
 
 def curve_row(groups: Sequence[Group], quantities: Sequence[Quantity]) -> tuple[Figure, list[Axes]]:
@@ -96,7 +100,8 @@ def draw_group(axes: Axes, group: Group, quantity: Quantity) -> None:
         every = max(1, len(epochs) // 10)
         axes.plot(epochs, middle, label=legend_label(group), markevery=every, **style)
         if group.n >= LEAST_SEEDS:
-            axes.fill_between(epochs, low, high, color=look.color, alpha=0.2, linewidth=0)
+            band = quantity.within_bounds(np.array([low, high]))
+            axes.fill_between(epochs, *band, color=look.color, alpha=0.2, linewidth=0)
         elif group.n > 1:
             axes.plot(epochs, values.T, color=look.color, linestyle=look.dash, linewidth=0.6, alpha=0.7)
     for run in group.partial:

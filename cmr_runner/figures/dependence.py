@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, log_axis, new_figure
 from cmr_runner.figures.training_curves import four_panels
-from cmr_runner.results.grouping import Dependence, Setting, natural, symbol
+from cmr_runner.results.grouping import Dependence, Setting, headline, natural, symbol
 from cmr_runner.results.methods import Look, looks
-from cmr_runner.results.quantities import ACCURACY, KAPPA, Quantity
+from cmr_runner.results.quantities import KAPPA, Quantity
 from cmr_runner.results.reading import value_text
 from cmr_runner.results.statistics import LEAST_SEEDS, centre, t_interval
 
@@ -24,7 +25,7 @@ def dependence_figures(dependence: Dependence) -> Iterator[Drawing]:
     row = figure.subplots(1, 2)
     places, kind = axis_places([value_text(g.field(dependence.key)) for g in dependence.groups])
     faces = looks([one.groups[0].method for one in series])
-    for axes, quantity in zip(row, (ACCURACY, KAPPA), strict=True):
+    for axes, quantity in zip(row, (headline(dependence.groups), KAPPA), strict=True):
         for one, look in zip(series, faces, strict=True):
             draw_series(axes, one, dependence.key, places, quantity, look)
         _set_places(axes, places, kind)
@@ -87,7 +88,5 @@ def draw_series(
     middle = [centre(values, quantity.log) for _, values in finals]
     bounds = [t_interval(values, quantity.log) for _, values in finals]
     axes.plot(x, middle, color=look.color, linestyle=look.dash, marker=look.marker, label=series.distinction)
-    low, high = [low for low, _ in bounds], [high for _, high in bounds]
-    if quantity is ACCURACY:  # Student's interval knows no bounds, an accuracy does
-        low, high = [max(x, 0.0) for x in low], [min(x, 100.0) for x in high]
-    axes.fill_between(x, low, high, color=look.color, alpha=0.15, linewidth=0)
+    band = quantity.within_bounds(np.reshape(bounds, (-1, 2)).T)
+    axes.fill_between(x, *band, color=look.color, alpha=0.15, linewidth=0)

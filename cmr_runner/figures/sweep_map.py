@@ -7,42 +7,33 @@ from matplotlib.patches import Rectangle
 
 from cmr_runner.figures.heatmap import color_scale, draw_matrix, write_cells
 from cmr_runner.figures.style import PAGE, Drawing, log_axis, new_figure
-from cmr_runner.results.grouping import Group, Setting, natural, symbol
+from cmr_runner.results.grids import LEAST_RANGE, grid_of
+from cmr_runner.results.grouping import GRID_KEYS, Group, Setting, symbol
 from cmr_runner.results.quantities import ACCURACY, KAPPA
-from cmr_runner.results.reading import value_text
 from cmr_runner.results.statistics import centre
-
-ROW, COLUMN = "regularizer.lam", "regularizer.rho_spec"
-PAPER_CELL = ("0.02", "0.5")
-# What a colour scale spans at least, so that noise does not look like signal: points of accuracy, a factor of κ.
-LEAST_RANGE = {ACCURACY: 20.0, KAPPA: 10.0}
 
 
 def sweep_maps(setting: Setting) -> Iterator[Drawing]:
-    groups = setting.groups
-    rows, columns = _values(groups, ROW), _values(groups, COLUMN)
-    framed = any((value_text(g.field(ROW)), value_text(g.field(COLUMN))) == PAPER_CELL for g in groups)
-    figure = new_figure(PAGE, 0.9 + 0.3 * len(rows))
+    grid = grid_of(setting.groups)
+    figure = new_figure(PAGE, 0.9 + 0.3 * len(grid.rows))
     panels = figure.subplots(1, 2)
     for axes, quantity, form in zip(panels, (ACCURACY, KAPPA), (".1f", ".3g"), strict=True):
-        matrix = np.full((len(rows), len(columns)), np.nan)
-        for group in groups:
-            place = rows.index(value_text(group.field(ROW))), columns.index(value_text(group.field(COLUMN)))
-            matrix[place] = centre(group.final(quantity), quantity.log)
+        finals = [[group.final(quantity) if group else [] for group in row] for row in grid.cells]
+        matrix = np.array([[centre(values, quantity.log) for values in row] for row in finals])
         image = draw_matrix(axes, matrix, color_scale(matrix, quantity.log, LEAST_RANGE[quantity]))
         write_cells(axes, image, matrix, form)
-        axes.set_xticks(range(len(columns)), columns)
-        axes.set_yticks(range(len(rows)), rows)
-        axes.set_xlabel(symbol(COLUMN))
-        axes.set_ylabel(symbol(ROW))
+        axes.set_xticks(range(len(grid.columns)), grid.columns)
+        axes.set_yticks(range(len(grid.rows)), grid.rows)
+        axes.set_ylabel(symbol(GRID_KEYS[0]))
+        axes.set_xlabel(symbol(GRID_KEYS[1]))
         axes.set_title(f"final {quantity.axis_label}", loc="left")
         bar = figure.colorbar(image, ax=axes, shrink=0.9)
         if quantity.log:
             log_axis(bar.ax)
-        if framed:
-            corner = columns.index(PAPER_CELL[1]) - 0.5, rows.index(PAPER_CELL[0]) - 0.5
-            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="#D55E00", linewidth=2))
-    yield Drawing("sweep", figure, _note(groups, framed))
+        if grid.paper:
+            row, column = grid.paper
+            axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="#D55E00", linewidth=2))
+    yield Drawing("sweep", figure, _note(setting.groups, grid.paper is not None))
 
 
 def _note(groups: Sequence[Group], framed: bool) -> str:
@@ -52,7 +43,3 @@ def _note(groups: Sequence[Group], framed: bool) -> str:
     frame = " Frame: the paper's λ and ρ_spec." if framed else ""
     grey = " Grey: no complete run." if counts[0] == 0 else ""
     return f"{cells}.{frame}{grey}"
-
-
-def _values(groups: Sequence[Group], key: str) -> list[str]:
-    return sorted({value_text(group.field(key)) for group in groups}, key=natural)

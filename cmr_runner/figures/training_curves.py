@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves, small_multiples
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, new_figure
-from cmr_runner.results.grouping import Group, Setting
+from cmr_runner.results.grouping import Group, Setting, headline
 from cmr_runner.results.quantities import ACCURACY, GRAD_NORM, KAPPA, MAX_MOMENT, MEAN_MOMENT, Quantity
 from cmr_runner.results.seed_curves import seed_matrix
 
@@ -34,7 +34,7 @@ def training_curves(setting: Setting) -> Iterator[Drawing]:
     if len(groups) <= MANY_LINES:
         yield four_panels(groups, "curves")
         return
-    for quantity in (ACCURACY, KAPPA):
+    for quantity in (headline(groups), KAPPA):
         note = f"{quantity.axis_label}. Grey: the other groups. {curve_note(groups, quantity)}"
         yield Drawing(f"curves_{quantity.column}", small_multiples(groups, quantity), note)
 
@@ -42,11 +42,12 @@ def training_curves(setting: Setting) -> Iterator[Drawing]:
 def four_panels(groups: Sequence[Group], stem: str) -> Drawing:
     figure = new_figure(PAGE, 2 * PANEL_HEIGHT)
     grid = figure.subplots(2, 2)
-    for axes, (letter, quantity) in zip(grid.flat, PANELS, strict=True):
+    panels = [(letter, headline(groups) if quantity is ACCURACY else quantity) for letter, quantity in PANELS]
+    for axes, (letter, quantity) in zip(grid.flat, panels, strict=True):
         draw_panel(axes, groups, quantity)
         axes.set_title(f"({letter})", loc="left")
     legend_above(figure, grid[0, 0])
-    note = f"{curve_note(groups, *(q for _, q in PANELS))} (d), {MOMENT_NOTE[0].lower()}{MOMENT_NOTE[1:]}"
+    note = f"{curve_note(groups, *(q for _, q in panels))} (d), {MOMENT_NOTE[0].lower()}{MOMENT_NOTE[1:]}"
     return Drawing(stem, figure, note)
 
 

@@ -9,7 +9,7 @@ from cmr_runner.report.page import page
 from cmr_runner.results.details import EPOCH_HEADER, RUN_HEADER, epoch_rows, run_rows, time_text
 from cmr_runner.results.grouping import Group, experiments
 from cmr_runner.results.reading import Run
-from cmr_runner.results.summary import HEADER, TABLE_NOTE, summary_csv, summary_rows
+from cmr_runner.results.summary import TABLE_NOTE, summary_csv, summary_header, summary_rows
 from cmr_runner.results.text_table import aligned, markdown
 from cmr_runner.runs.atomic import replace_file
 
@@ -36,7 +36,7 @@ def report_page(runs: Sequence[Run], notes: Sequence[str], places: Sequence[str]
 
 
 def summary_text(found: Sequence[tuple[str, Sequence[Group]]], comparisons: Sequence[Comparison]) -> str:
-    parts = [f"{name}\n{aligned(HEADER, summary_rows(groups))}" for name, groups in found]
+    parts = [f"{name}\n{aligned(summary_header(groups), summary_rows(groups))}" for name, groups in found]
     parts += [TABLE_NOTE]
     parts += ["\n".join(_comparison_text(one, aligned)) for one in comparisons]
     return "\n\n".join(parts)
@@ -45,7 +45,7 @@ def summary_text(found: Sequence[tuple[str, Sequence[Group]]], comparisons: Sequ
 def summary_markdown(found: Sequence[tuple[str, Sequence[Group]]], comparisons: Sequence[Comparison]) -> str:
     parts = ["# Results", f"Final values. {TABLE_NOTE}"]
     for name, groups in found:
-        parts += [f"## {name}", markdown(HEADER, summary_rows(groups))]
+        parts += [f"## {name}", markdown(summary_header(groups), summary_rows(groups))]
     parts += ["# Paper against measured", RULE]
     for one in comparisons:
         heading, *table = _comparison_text(one, markdown)

@@ -14,9 +14,9 @@ from cmr_runner.paper.reproduction import COMPARISON_HEADER, Comparison, Row
 from cmr_runner.paper.verdicts import CLOSE, HOLDS, NOT_REPRODUCED, NOT_RUN, RULE, SAME_DIRECTION, WITHIN
 from cmr_runner.report.payload import made, payload
 from cmr_runner.results.grouping import Group, symbol
-from cmr_runner.results.quantities import ACCURACY, GRAD_NORM, KAPPA, MEAN_MOMENT
+from cmr_runner.results.quantities import ACCURACY, GRAD_NORM, KAPPA, MEAN_MOMENT, PERPLEXITY, VAL_ACCURACY
 from cmr_runner.results.reading import Run, value_text, varying_fields
-from cmr_runner.results.summary import HEADER, TABLE_NOTE, summary_rows
+from cmr_runner.results.summary import TABLE_NOTE, summary_header, summary_rows
 
 VERDICT_MARKS = {
     WITHIN: ("good", "✓"),
@@ -26,7 +26,7 @@ VERDICT_MARKS = {
     NOT_REPRODUCED: ("poor", "✗"),
     NOT_RUN: ("none", "–"),
 }
-RUN_QUANTITIES = (ACCURACY, KAPPA, GRAD_NORM, MEAN_MOMENT)
+RUN_QUANTITIES = (PERPLEXITY, ACCURACY, VAL_ACCURACY, KAPPA, GRAD_NORM, MEAN_MOMENT)
 MOST_OPTIONS = 30
 # A path of two parts or more from the root, in text, HTML or JSON.
 ABSOLUTE = re.compile(r"""(?<![^\s"'=(,:;>\[])/(?:[\w.@+-]+/)+([\w.@+-]+)""")
@@ -125,7 +125,7 @@ def _comparison_row(row: Row) -> str:
 def _results(experiment: str, groups: Sequence[Group]) -> str:
     runs = sum(len(group.runs) for group in groups)
     title = f"{experiment}: {_count(len(groups), 'group')}, {_count(runs, 'run')}"
-    table = html_table(HEADER, summary_rows(groups))
+    table = html_table(summary_header(groups), summary_rows(groups))
     opened = " open" if len(groups) <= 20 else ""
     return f"<details{opened}><summary>{escape(title)}</summary>{table}</details>"
 
@@ -209,7 +209,7 @@ def _commands(runs: Sequence[Run]) -> str:
 def _notes(notes: Sequence[str], runs: Sequence[Run]) -> str:
     said = [
         *notes,
-        *(f"{run.name}: {run.ending}{f', {run.error}' if run.error else ''}" for run in runs if not run.complete),
+        *(f"{run.name}: {run.ending_and_reason}" for run in runs if not run.complete),
     ]
     if not said:
         return "<p>Every run is complete and every file could be read.</p>"

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from cmr_runner.results.grouping import Group, dependences, natural
-from cmr_runner.results.layer_columns import layer_matrix, layer_names, layer_spectra, short_name
-from cmr_runner.results.quantities import QUANTITIES, Quantity
+from cmr_runner.results.grids import LEAST_RANGE, grid_of
+from cmr_runner.results.grouping import GRID_KEYS, Group, dependences, headline, natural, sweep_grids, symbol
+from cmr_runner.results.layer_columns import layer_history, layer_matrix, layer_names, short_name
+from cmr_runner.results.quantities import ACCURACY, QUANTITIES, Quantity
 from cmr_runner.results.reading import Run, value_text
 from cmr_runner.results.seed_curves import seed_matrix
 from cmr_runner.results.statistics import LEAST_SEEDS, t_band
 
 LONGEST_LABEL = 32
 MOST_SPECTRA = 60  # groups of an experiment whose spectra the page carries
+MOST_FRAMES = 12  # epochs of them, the first and the last among these
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 SYMBOLS = {
     "o": "circle",
@@ -51,9 +53,11 @@ def payload(experiments: Sequence[tuple[str, Sequence[Group]]], provenance: bool
             {
                 "name": name,
                 "groups": [next(numbers) for _ in several],
+                "headline": _headline(several),
                 "layers": [short_name(layer) for layer in names],
                 "spectra": [short_name(layer) for layer in spectra],
                 "dependences": _dependences(several, {id(group): i for i, group in enumerate(groups)}),
+                "grids": _grids(several, {id(group): i for i, group in enumerate(groups)}),
             }
             for (name, several), names, spectra in zip(experiments, layers, logged_spectra, strict=True)
         ],
@@ -64,6 +68,11 @@ def payload(experiments: Sequence[tuple[str, Sequence[Group]]], provenance: bool
         ],
         "runs": [_run(run, logged, common, provenance) for run in runs],
     }
+
+
+def _headline(groups: Sequence[Group]) -> dict[str, Any]:
+    judged = headline(groups)
+    return {"id": judged.column, "label": judged.label, "log": judged.log, "unit": " %" * (judged is ACCURACY)}
 
 
 def _spectrum_layers(groups: Sequence[Group]) -> list[str]:
@@ -89,6 +98,26 @@ def _dependences(groups: Sequence[Group], places: dict[int, int]) -> list[dict[s
     ]
 
 
+def _grids(groups: Sequence[Group], places: dict[int, int]) -> list[dict[str, Any]]:
+    """The maps of λ and ρ_spec, cells as places of groups, and what their colours span at least."""
+    by_run = {id(group.runs[0]): places[id(group)] for group in groups}
+    found = []
+    for setting in sweep_grids([run for group in groups for run in group.runs]):
+        grid = grid_of(setting.groups)
+        found.append(
+            {
+                "name": setting.distinction,
+                "axes": [symbol(key) for key in GRID_KEYS],
+                "rows": grid.rows,
+                "columns": grid.columns,
+                "cells": [[by_run[id(group.runs[0])] if group else None for group in row] for row in grid.cells],
+                "paper": grid.paper,
+                "least": {quantity.column: least for quantity, least in LEAST_RANGE.items()},
+            }
+        )
+    return found
+
+
 def _ordered(groups: Sequence[Group], key: str) -> list[Group]:
     return sorted(groups, key=lambda group: natural(group.field(key)))
 
@@ -102,20 +131,13 @@ def _common(runs: Sequence[Run]) -> dict[str, str]:
 def _group(
     group: Group, layers: Sequence[str], spectra: Sequence[str], runs: list[int], quantities: Sequence[Quantity]
 ) -> dict[str, Any]:
-    before, after = ((layer_spectra(group, when) if spectra else {}) for when in ("before", "after"))
-    logged = {
-        str(i): {"before": rounded(before[name][1][::2]), "after": rounded(after[name][1][::2])}
-        for i, name in enumerate(spectra)
-        if name in before and name in after
-    }
-    percentiles = next((before[name][0][::2] for name in spectra if name in before), ())
+    histories = {str(i): layer_history(group, name) for i, name in enumerate(spectra)}
     epochs, curves = _mean_curves(group, quantities)
     layer_epochs, kappa = layer_matrix(group, layers, "kappa")
     return {
         "label": group.label,
         "short": shortened(group.label),
-        "percentiles": rounded(percentiles),
-        "spectra": logged,
+        "spectra": {i: _frames(*history) for i, history in histories.items() if len(history[0])},
         "n": group.n,
         "color": group.look.color,
         "dash": DASHES[group.look.dash],
@@ -125,6 +147,16 @@ def _group(
         "curves": curves,
         "layerEpochs": rounded(layer_epochs),
         "kappa": [rounded(row) for row in kappa],
+    }
+
+
+def _frames(epochs: np.ndarray, percentiles: np.ndarray, sigma: np.ndarray) -> dict[str, Any]:
+    """Every other percentile of a few epochs: what a chart of one layer needs to move."""
+    shown = np.unique(np.linspace(0, len(epochs) - 1, MOST_FRAMES).round().astype(int))
+    return {
+        "epochs": rounded(epochs[shown]),
+        "percentiles": rounded(percentiles[::2]),
+        "sigma": [rounded(row, 4) for row in sigma[shown, ::2]],
     }
 
 
@@ -156,9 +188,9 @@ def _run(run: Run, quantities: Sequence[Quantity], common: dict[str, str], prove
     }
 
 
-def rounded(values: Iterable[float]) -> list[float | None]:
+def rounded(values: Iterable[float], digits: int = 6) -> list[float | None]:
     """Six significant digits, which no chart can tell from more; None for what JSON has no word for."""
-    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
+    return [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values]
 
 
 def made(run: Run, provenance: bool) -> dict[str, str]:

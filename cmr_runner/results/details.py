@@ -34,7 +34,7 @@ def run_rows(groups: Sequence[Group]) -> list[list[str]]:
     for group in groups:
         for run in group.runs:
             ends = [Cell(quantity, _finite(quantity.values(run)[-1:])).text for quantity in SUMMARY]
-            rows.append([group.label, value_text(run.seed), run.ending, *ends, number(seconds(run) / 60)])
+            rows.append([group.label, value_text(run.seed), run.ending_and_reason, *ends, number(seconds(run) / 60)])
     return rows
 
 

@@ -4,16 +4,19 @@ Runs of one experiment that differ in the seed alone are a *group*. Groups that 
 *setting*: a figure never sets runs of two settings beside each other as if they were comparable.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from cmr_runner.results.methods import Look, looks, method_label, method_rank
-from cmr_runner.results.quantities import Quantity
+from cmr_runner.results.quantities import ACCURACY, NATS, PERPLEXITY, Quantity
 from cmr_runner.results.reading import Run, value_text
+from cmr_runner.results.statistics import centre
 
 PAPER_EXPERIMENTS = ("kappa_stress", "standard_baselines")
+GRID_KEYS = ("regularizer.lam", "regularizer.rho_spec")  # rows and columns of a sweep's map
 SYMBOLS = {"lam": "λ", "rho_spec": "ρ_spec", "alpha1": "α₁", "alpha2": "α₂", "beta": "β", "eps": "ε"}
 
 
@@ -62,6 +65,20 @@ class Group:
 
     def has(self, *columns: str) -> bool:
         return any(all(column in run.metrics for column in columns) for run in self.runs)
+
+
+def headline(groups: Iterable[Group]) -> Quantity:
+    """What the task is judged by: the loss in nats where it is text, else the accuracy."""
+    return NATS if any(group.has(PERPLEXITY.column) for group in groups) else ACCURACY
+
+
+def merit(group: Group) -> float:
+    """By which groups are ranked, the best highest; below all others without a complete run."""
+    quantity = headline([group])
+    values = group.final(quantity)
+    if not values:
+        return -math.inf
+    return centre(values, quantity.log) * (-1 if quantity is NATS else 1)
 
 
 @dataclass(frozen=True)
@@ -164,13 +181,12 @@ def compared_sets(runs: Iterable[Run]) -> list[Setting]:
 
 def sweep_grids(runs: Iterable[Run]) -> list[Setting]:
     """Sets of groups that differ in λ and ρ_spec alone and cover at least 2 × 2 values of them."""
-    keys = ("regularizer.lam", "regularizer.rho_spec")
 
     def rest(run: Run) -> tuple:
-        return (run.experiment, *sorted((k, v) for k, v in run.recipe.items() if k not in keys))
+        return (run.experiment, *sorted((k, v) for k, v in run.recipe.items() if k not in GRID_KEYS))
 
-    parts = _partition((run for run in runs if all(key in run.recipe for key in keys)), rest)
-    grids = [part for part in parts if all(len({run.recipe[key] for run in part}) > 1 for key in keys)]
+    parts = _partition((run for run in runs if all(key in run.recipe for key in GRID_KEYS)), rest)
+    grids = [part for part in parts if all(len({run.recipe[key] for run in part}) > 1 for key in GRID_KEYS)]
     return [Setting(grid[0].experiment, group_runs(grid), _grid_name(grid, grids)) for grid in grids]
 
 
@@ -236,7 +252,8 @@ def _partition(runs: Iterable[Run], key: Callable[[Run], Any]) -> list[list[Run]
 
 
 def _surroundings(run: Run) -> dict[str, str]:
-    return {k: v for k, v in run.recipe.items() if not _is_regularizer(k)}
+    """What two regularisers must share to be compared. A revision marks a method whose numbers were changed."""
+    return {k: v for k, v in run.recipe.items() if k != "revision" and not _is_regularizer(k)}
 
 
 def _is_regularizer(key: str) -> bool:

@@ -60,6 +60,19 @@ def layer_spectra(group: Group, when: str) -> dict[str, tuple[np.ndarray, np.nda
     return {name: _joined(np.concatenate(points)) for name, points in parts.items()}
 
 
+def layer_history(group: Group, layer: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Epochs, percentiles and the geometric mean over seeds of a layer's singular values (epochs × percentiles), nan
+    where not logged."""
+    points = spectrum_history(group, layer)
+    epochs, time = np.unique(points[:, 0], return_inverse=True)
+    percentiles, place = np.unique(points[:, 1], return_inverse=True)
+    total, count = np.zeros((2, len(epochs), len(percentiles)))
+    np.add.at(total, (time, place), np.log(points[:, 2]))
+    np.add.at(count, (time, place), 1.0)
+    with np.errstate(invalid="ignore"):
+        return epochs, percentiles, np.exp(total / count)
+
+
 def spectrum_history(group: Group, layer: str | None = None) -> np.ndarray:
     """Rows of epoch, percentile and σ of the group's runs, over all layers or of one; every logged epoch."""
     rows = [np.zeros((0, 3))]

@@ -5,6 +5,7 @@ It only saves time: what has another size or time is read again, and without the
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ LEAST_ENTRIES = 500  # fewer run directories are read in less than half a second
 FORMAT = 1
 
 
-def stamp(file: Path) -> tuple[int, int]:
+def stamp(file: Path | str) -> tuple[int, int]:
     """Size and time of a file, by which a change of it is noticed; zeros where there is none."""
     try:
-        status = file.stat()
+        status = os.stat(file)
     except OSError:
         return 0, 0
     return status.st_size, status.st_mtime_ns
@@ -66,7 +67,7 @@ class Memory:
                 return
 
     def _now(self, directory: Path) -> list[list[int]]:
-        return [list(stamp(directory / name)) for name in self._names]
+        return [list(stamp(os.path.join(directory, name))) for name in self._names]
 
     def _read(self) -> dict[str, Any]:
         try:

@@ -27,6 +27,10 @@ class Quantity:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(below > 0, values / below, np.nan)
 
+    def within_bounds(self, band: np.ndarray) -> np.ndarray:
+        """Student's interval knows no bounds, a percentage does."""
+        return np.clip(band, 0.0, 100.0) if self.factor == 100.0 else band
+
     @property
     def heading(self) -> str:
         return self.short or self.label
@@ -58,6 +62,10 @@ SPECTRAL_RATIO = Quantity("grad_norm_spec", "spectral ÷ task norm", over="grad_
 SIGMA_MAX = LayerMedian("sigma_max", "median σ_max", log=True, short="σ_max")
 SIGMA_MIN = LayerMedian("sigma_min", "median σ_min", log=True, short="σ_min")
 STABLE_RANK = LayerMedian("stable_rank", "median stable rank", short="stable rank")
+NATS = Quantity("test_loss", "test loss (nats per token)", log=True, short="nats per token")  # where the task is text
+PERPLEXITY = Quantity("test_perplexity", "test perplexity", log=True, short="perplexity")
+VAL_ACCURACY = Quantity("val_accuracy", "validation accuracy (%)", factor=100.0, short="validation %")
+VAL_PERPLEXITY = Quantity("val_perplexity", "validation perplexity", log=True)
 TRAIN_LOSS = Quantity("train_loss", "training loss", log=True, short="train loss")
 JACOBIAN = Quantity("jacobian_kappa", "κ(J)", log=True)
 JACOBIAN_BOUND = Quantity("jacobian_kappa_bound", "bound on κ(J)", log=True)
@@ -83,8 +91,10 @@ QUANTITIES = (
     Quantity("lambda_t", "λ_t"),
     CAP_ACTIVE,
     CLIP_ACTIVE,
-    Quantity("val_accuracy", "validation accuracy (%)", factor=100.0),
+    VAL_ACCURACY,
     Quantity("val_loss", "validation loss", log=True),
+    PERPLEXITY,
+    VAL_PERPLEXITY,
     Quantity("lr", "learning rate", log=True),
     Quantity("fallbacks", "float64 fall-backs per epoch"),
     Quantity("seconds", "seconds per epoch"),

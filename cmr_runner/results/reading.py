@@ -105,7 +105,7 @@ class Run:
 
     @property
     def seed(self) -> Any:
-        seed = self.config.get("seed", self.provenance.get("seed"))
+        seed = _section(self.record, "config").get("seed", self.provenance.get("seed"))
         return seed if isinstance(seed, int | float | str) else value_text(seed)
 
     @property
@@ -145,7 +145,8 @@ class Run:
     @cached_property
     def expected_epochs(self) -> float:
         """The last epoch the run was to reach, nan where nothing says so."""
-        for value in (self.config.get("trainer.epochs"), _section(self.record, "final").get("epochs")):
+        trainer = _section(_section(self.record, "config"), "trainer")
+        for value in (trainer.get("epochs"), _section(self.record, "final").get("epochs")):
             if isinstance(value, int | float):
                 return float(value)
         return math.nan
@@ -160,6 +161,10 @@ class Run:
     def ending(self) -> str:
         """How the run ended, in the word a legend uses: `completed`, `cut short` or its status."""
         return "cut short" if self.status == "completed" and not self.complete else self.status
+
+    @property
+    def ending_and_reason(self) -> str:
+        return f"{self.ending}: {self.error}" if self.error else self.ending
 
 
 def read_columns(path: Path) -> Columns:
@@ -194,7 +199,7 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     found: list[Run] = []
     notes: list[str] = []
     memory = Memory(paths, (RUN_FILE, METRICS))
-    for directory in sorted({d.resolve(): d for path in paths for d in _run_directories(path)}.values()):
+    for directory in sorted({place: d for path in paths for place, d in _run_directories(path)}.values()):
         try:
             known = memory.recall(directory)
             found.append(_recalled(directory, known) if known else read_run(directory))
@@ -203,7 +208,8 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     tell_seeds_apart(found)
     runs: dict[tuple, Run] = {}
     for run in found:
-        key = (run.experiment, value_text(run.seed), *sorted(run.recipe.items())) if run.config else (run.path,)
+        known = bool(_section(run.record, "config"))
+        key = (run.experiment, value_text(run.seed), *sorted(run.recipe.items())) if known else (run.path,)
         if key not in runs:
             runs[key] = run
             continue
@@ -224,7 +230,8 @@ def tell_seeds_apart(runs: Iterable[Run]) -> None:
     for part in parts.values():
         own = {key for run in part for key in run.recipe if key.endswith(".seed")}
         for run in part:
-            run.recipe.update({key: value_text(run.config[key]) for key in own & run.config.keys()})
+            if missing := own - run.recipe.keys():
+                run.recipe.update({key: value_text(run.config[key]) for key in missing & run.config.keys()})
 
 
 def _remembered(run: Run) -> dict[str, Any]:
@@ -271,7 +278,7 @@ def read_run(directory: Path) -> Run:
 def _checked(run: Run) -> Run:
     """The run, if its tables have the sizes that run.json records: a look that costs no reading."""
     for name, expected in _section(run.record, FILES).items():
-        size = stamp(run.path / name)[0]
+        size = stamp(os.path.join(run.path, name))[0]
         if isinstance(expected, dict) and name in TABLES and size != expected.get("size"):
             raise DamagedRun(f"{name} has {size} bytes, not {expected.get('size')}")
     return run
@@ -304,11 +311,13 @@ def varying_fields(runs: Sequence[Run]) -> list[str]:
     return [key for key, seen in values.items() if len(seen) > 1 and key not in ("name", "hash", "status")]
 
 
-def _run_directories(path: Path) -> Iterator[Path]:
-    for folder, below, files in os.walk(path):
+def _run_directories(path: Path) -> Iterator[tuple[str, Path]]:
+    """Every run directory, with its one name in the file system: only the path itself can be a link."""
+    start, place = str(path), str(path.resolve())
+    for folder, below, files in os.walk(start):
         if RUN_FILE in files:
             below.clear()
-            yield Path(folder)
+            yield place + folder.removeprefix(start), Path(folder)
         below[:] = sorted(name for name in below if not name.startswith("."))
 
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cmr_runner.results.grouping import Group
+from cmr_runner.results.grouping import Group, headline
 from cmr_runner.results.numerals import plus_minus, times_over
-from cmr_runner.results.quantities import SUMMARY, Quantity
+from cmr_runner.results.quantities import NATS, PERPLEXITY, SUMMARY, VAL_ACCURACY, Quantity
 from cmr_runner.results.reading import value_text
 from cmr_runner.results.statistics import centre, spread, t_interval
 
@@ -30,8 +30,15 @@ class Cell:
         return (times_over if log else plus_minus)(centre(self.values, log), spread(self.values, log), digits)
 
 
-def final_cells(group: Group) -> list[Cell]:
-    return [Cell(quantity, tuple(group.final(quantity))) for quantity in SUMMARY]
+def shown_quantities(groups: Sequence[Group]) -> list[Quantity]:
+    """What a table of these groups has columns for: SUMMARY, and before it what not every task logs."""
+    text = [NATS, PERPLEXITY] if headline(groups) is NATS else []
+    validation = [VAL_ACCURACY] if any(group.has(VAL_ACCURACY.column) for group in groups) else []
+    return [*text, SUMMARY[0], *validation, *SUMMARY[1:]]
+
+
+def final_cells(group: Group, quantities: Sequence[Quantity]) -> list[Cell]:
+    return [Cell(quantity, tuple(group.final(quantity))) for quantity in quantities]
 
 
 def count_text(group: Group) -> str:
@@ -48,11 +55,15 @@ TABLE_NOTE = (
     "Mean ± standard deviation over seeds; for κ, gradient norms and losses the geometric mean ×÷ the factor of one "
     "standard deviation. n counts complete runs."
 )
-HEADER = ("group", "n", *(quantity.heading for quantity in SUMMARY))
+
+
+def summary_header(groups: Sequence[Group]) -> tuple[str, ...]:
+    return ("group", "n", *(quantity.heading for quantity in shown_quantities(groups)))
 
 
 def summary_rows(groups: Sequence[Group]) -> list[list[str]]:
-    return [[group.label, count_text(group), *(cell.text for cell in final_cells(group))] for group in groups]
+    shown = shown_quantities(groups)
+    return [[group.label, count_text(group), *(cell.text for cell in final_cells(group, shown))] for group in groups]
 
 
 def summary_csv(experiments: Sequence[tuple[str, Sequence[Group]]]) -> str:
@@ -62,9 +73,10 @@ def summary_csv(experiments: Sequence[tuple[str, Sequence[Group]]]) -> str:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(CSV_HEADER)
     for experiment, groups in experiments:
+        shown = shown_quantities(groups)
         for group in groups:
             seeds = " ".join(value_text(run.seed) for run in group.complete)
-            for cell in final_cells(group):
+            for cell in final_cells(group, shown):
                 if cell.values:
                     numbers = _numbers(cell)
                     row = [experiment, group.label, group.method, len(cell.values), len(group.partial), seeds]

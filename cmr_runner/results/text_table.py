@@ -23,7 +23,7 @@ def _padded(cell: str, width: int, right: bool) -> str:
 
 
 def _width(text: str) -> int:
-    return sum(not unicodedata.combining(character) for character in text)
+    return len(text) if text.isascii() else sum(not unicodedata.combining(character) for character in text)
 
 
 def _escaped(cell: str) -> str:

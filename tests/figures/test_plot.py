@@ -7,6 +7,8 @@ import pytest
 from synthetic_runs import write_baselines, write_kappa_stress, write_run, write_sweep
 
 from cmr_runner.commands.plot import main, state, watch
+from cmr_runner.results.grouping import group_runs, merit
+from cmr_runner.results.reading import find_runs
 
 QUICK = ["--format", "png", "--dpi", "50", "--jobs", "1"]
 PANELS = ["main_a_test_accuracy", "main_b_grad_norm", "main_c_kappa_mean", "main_d_mean_abs_moment"]
@@ -54,6 +56,18 @@ def test_every_figure_is_drawn_where_there_is_data_for_it(tmp_path, capsys):
     found = drawn(tmp_path / "figures")
     assert set(found) >= {f"kappa_stress/{name}" for name in names} | {"sweep/sweep", "sweep/comparison"}
     assert "not drawn" not in capsys.readouterr().out
+
+
+def test_text_is_drawn_and_ranked_by_its_loss(tmp_path, capsys):
+    for method, accuracy in (("none", 0.2), ("cmr", 0.5), ("l2", 0.4)):
+        write_run(tmp_path, "prose", method, layers=1, target=(accuracy, 9.0), text=True)
+    names = ["comparison", "time", "tradeoff", "curves", "scale"]
+    assert main([str(tmp_path), "--only", ",".join(names), *QUICK]) == 0
+    assert drawn(tmp_path / "figures") == sorted(f"prose/{name}" for name in names)
+    captions = (tmp_path / "figures" / "captions.md").read_text()
+    assert "Least loss first." in captions
+    runs, _ = find_runs([tmp_path])
+    assert [group.method for group in sorted(group_runs(runs), key=merit, reverse=True)] == ["cmr", "l2", "none"]
 
 
 def test_what_is_missing_is_said_with_the_command_that_makes_it(tmp_path, capsys):

@@ -227,10 +227,89 @@ def test_two_groups_layer_maps_stand_side_by_side_on_one_scale(page):
 
 def test_spectra_of_a_layer_before_and_after(page):
     names = page.evaluate("document.querySelector('#spectrum-chart').data.map(t => t.name)")
-    assert names == ["vanilla, before", "vanilla, after", "CMR, before", "CMR, after"]
+    assert names == ["vanilla, before", "vanilla, epoch 5", "CMR, before", "CMR, epoch 5"]
     one = page.evaluate("document.querySelector('#spectrum-chart').data[1].y")
     page.select_option("#spectrum-layer", index=0)
     assert page.evaluate("document.querySelector('#spectrum-chart').data[1].y") != one
+
+
+@pytest.fixture(scope="module")
+def moving(tmp_path_factory):
+    """A report on runs that kept the spectra of all epochs."""
+    root = tmp_path_factory.mktemp("moving")
+    for method in ("none", "cmr"):
+        write_run(root, method=method, epochs=4, layers=1, spectra="all")
+    assert main([str(root)]) == 0
+    return root / "report" / "report.html"
+
+
+def spectrum(page, path):
+    return page.evaluate(f"document.querySelector('#spectrum-chart').{path}")
+
+
+def test_the_spectrum_of_a_layer_plays_epoch_by_epoch_to_the_last(browser, moving):
+    page = browser.new_context().new_page()
+    page.goto(moving.as_uri())
+    page.wait_for_selector("#spectrum-chart .scatterlayer")
+    last, axis = spectrum(page, "data.map(t => t.y)"), spectrum(page, "layout.yaxis.range")
+    page.locator("#frame").fill("1")
+    assert spectrum(page, "data.map(t => t.name)")[1::2] == ["vanilla, epoch 1", "CMR, epoch 1"]
+    assert page.locator("#frame-epoch").inner_text() == "1 of 4"
+    first = spectrum(page, "data.map(t => t.y)")
+    assert (first[0], first[1] != last[1], first[3] != last[3]) == (last[0], True, True)
+    assert spectrum(page, "layout.yaxis.range") == axis
+    other = browser.new_context().new_page()
+    other.goto(page.evaluate("location.href"))
+    other.wait_for_selector("#spectrum-chart .scatterlayer")
+    assert spectrum(other, "data[1].name") == "vanilla, epoch 1"
+    other.context.close()
+    page.click("#play")
+    assert page.locator("#play").inner_text() == "Pause"
+    page.wait_for_function("() => document.querySelector('#play').textContent === 'Play'")
+    assert spectrum(page, "data.map(t => t.y)") == last
+    page.context.close()
+
+
+def test_nothing_moves_by_itself_for_who_wants_less_motion(browser, moving, page):
+    assert page.locator("#play").is_hidden()  # the ends alone are no motion
+    calm = browser.new_context(reduced_motion="reduce").new_page()
+    calm.goto(moving.as_uri())
+    calm.wait_for_selector("#spectrum-chart .scatterlayer")
+    assert calm.locator("#play").is_hidden()
+    calm.locator("#frame").press("ArrowLeft")
+    assert spectrum(calm, "data[1].name") == "vanilla, epoch 3"
+    calm.context.close()
+
+
+def test_a_grid_of_lambda_and_rho_is_a_map_that_does_not_make_noise_bright(browser, tmp_path):
+    for lam in (0.01, 0.02):
+        for rho in (0.1, 0.5):
+            write_run(tmp_path, "mine", layers=1, options={"lam": lam, "rho_spec": rho}, target=(0.9 + lam, 3.0))
+    assert main([str(tmp_path)]) == 0
+    page = browser.new_context().new_page()
+    page.goto((tmp_path / "report" / "report.html").as_uri())
+    page.wait_for_selector("#final-chart .heatmaplayer")
+    drawn = "document.querySelector('#final-chart')"
+    assert page.locator("#final-kind option").first.inner_text() == "test accuracy (%) over λ × ρ_spec"
+    accuracy = page.evaluate(f"{drawn}.data[0]")
+    assert (accuracy["y"], accuracy["x"]) == (["0.01", "0.02"], ["0.1", "0.5"])
+    cells = page.evaluate(
+        "data.experiments[0].grids[0].cells.map(row => row.map(i => data.runs[data.groups[i].runs[0]].own))"
+    )
+    assert [[cell["regularizer.lam"], cell["regularizer.rho_spec"]] for row in cells for cell in row] == [
+        ["0.01", "0.1"],
+        ["0.01", "0.5"],
+        ["0.02", "0.1"],
+        ["0.02", "0.5"],
+    ]
+    assert min(map(min, accuracy["z"])) > 80
+    assert accuracy["zmax"] - accuracy["zmin"] == pytest.approx(20)
+    (frame,) = page.evaluate(f"{drawn}.layout.shapes")
+    assert (frame["x0"], frame["y0"]) == (0.5, 0.5)
+    page.select_option("#final-kind", "grid 0 kappa_mean")
+    kappa = page.evaluate(f"{drawn}.data[0]")
+    assert kappa["zmax"] - kappa["zmin"] >= 0.999  # a factor of ten
+    page.context.close()
 
 
 def test_a_click_on_a_run_shows_its_configuration_and_command(page):

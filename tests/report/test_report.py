@@ -190,3 +190,29 @@ def test_the_page_names_no_machine_unless_asked(tmp_path, capsys, monkeypatch):
         assert [fact in own for fact in (secret, "node17.example")] == [there, there]
         assert str(tmp_path) not in own or there
         assert "…/cmr-run" in own or there
+
+
+def test_the_page_carries_a_few_epochs_of_the_spectra_the_ends_among_them(tmp_path, capsys):
+    folder = write_run(tmp_path, epochs=30, layers=1, spectra="all")
+    (group,) = payload_of(report(tmp_path))["groups"]
+    frames = group["spectra"]["0"]
+    assert (len(frames["epochs"]), frames["epochs"][0], frames["epochs"][-1]) == (12, 0, 30)
+    with (folder / "spectra.csv").open() as file:
+        last = [float(row["sigma"]) for row in csv.DictReader(file) if row["epoch"] == "30"]
+    assert frames["sigma"][-1] == pytest.approx(last[::2], rel=1e-3)
+
+
+def test_text_is_judged_by_its_loss_and_perplexity(tmp_path, capsys):
+    for method, accuracy in (("none", 0.2), ("cmr", 0.5)):
+        write_run(tmp_path, "prose", method, layers=1, target=(accuracy, 9.0), text=True)
+    write_run(tmp_path, "digits", "none", layers=1)
+    payload = payload_of(report(tmp_path))
+    assert {one["name"]: one["headline"]["id"] for one in payload["experiments"]} == {
+        "digits": "test_accuracy",
+        "prose": "test_loss",
+    }
+    assert {"test_perplexity", "val_perplexity", "val_accuracy", "lr"} <= {one["id"] for one in payload["quantities"]}
+    summary = (tmp_path / "report" / "summary.md").read_text()
+    assert "| group | n | accuracy % | mean κ(W) |" in summary
+    assert "| group | n | nats per token | perplexity | accuracy % | validation % | mean κ(W) |" in summary
+    assert ",test_perplexity,log," in (tmp_path / "report" / "summary.csv").read_text()

@@ -215,10 +215,14 @@ function fillChoices() {
   const logged = experiment().groups.filter((i) => data.groups[i].layerEpochs.length).map((i) => [i, data.groups[i].label]);
   ["layer-group", "layer-group-2"].forEach((id) => byId(id).replaceChildren(...options(logged)));
   if (logged.length > 1) byId("layer-group-2").value = logged[1][0];
-  const kinds = [["groups", "accuracy by group"], ["tradeoff", "accuracy against κ"]];
-  byId("final-kind").replaceChildren(...options([...kinds, ...experiment().dependences.map((one) => [one.key, `accuracy over ${one.key}`])]));
+  const word = experiment().headline.id === "test_accuracy" ? "accuracy" : "loss";
+  const kinds = [["groups", `${word} by group`], ["tradeoff", `${word} against κ`]];
+  // A grid's own map comes first: a list of its groups says less.
+  byId("final-kind").replaceChildren(...options([...gridKinds(experiment()), ...kinds, ...experiment().dependences.map((one) => [one.key, `${word} over ${one.key}`])]));
   byId("spectrum-layer").replaceChildren(...options(experiment().spectra.map((name, i) => [i, name])));
   byId("spectrum-layer").value = Math.floor(experiment().spectra.length / 2);
+  stopPlaying();
+  shownEpoch = null;
 }
 
 function chooseExperiment() {
