@@ -15,9 +15,10 @@ if [ $# -eq 0 ]; then
 fi
 
 # Rounding depends on the vector instructions, and training magnifies it. The committed results were made with AVX2, which
-# nearly every x86 machine has; without these two lines one with AVX-512 gives other digits.
+# nearly every x86 machine has; without these lines one with AVX-512 gives other digits.
 export ATEN_CPU_CAPABILITY=avx2
 export MKL_ENABLE_INSTRUCTIONS=AVX2
+export ONEDNN_MAX_CPU_ISA=AVX2  # convolutions
 
 mkdir -p "$output"
 failed=0

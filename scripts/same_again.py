@@ -54,7 +54,11 @@ def run_again(run: Path, output: Path) -> Path:
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
     # Runs from before run.json kept this were made with AVX2.
     instructions = record["provenance"].get("instructions", "AVX2")
-    environment = {"ATEN_CPU_CAPABILITY": instructions.lower(), "MKL_ENABLE_INSTRUCTIONS": instructions}
+    environment = {
+        "ATEN_CPU_CAPABILITY": instructions.lower(),
+        "MKL_ENABLE_INSTRUCTIONS": instructions,
+        "ONEDNN_MAX_CPU_ISA": instructions,
+    }
     command = [sys.executable, "-m", "cmr_runner", *words(record), f"output_root={output}", "progress=none"]
     # What it wrote tells how it ended; what it prints of where that is would only be in the way.
     subprocess.run(command, env=os.environ | environment, stdout=subprocess.DEVNULL, check=False, cwd=ROOT)
