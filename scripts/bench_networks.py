@@ -11,10 +11,11 @@ from torch.nn.functional import cross_entropy
 
 from cmr_runner.data.torchvision_import import import_torchvision
 from cmr_runner.inits import prescribed_kappa_
-from cmr_runner.models import MLP
+from cmr_runner.models import GPT, MLP, ResNet, ViT
 
 KAPPA = 3.4
 CLASSES = 10
+CHARACTERS = 84  # of Shakespeare
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Case:
     def loss(self) -> Callable[[nn.Module], Tensor]:
         generator = torch.Generator().manual_seed(0)
         x = self.inputs(generator)
-        y = torch.randint(CLASSES, (len(x),), generator=generator)
-        return lambda model: cross_entropy(model(x), y)
+        y = torch.randint(CLASSES, x.shape if x.dtype == torch.long else x.shape[:1], generator=generator)
+        return lambda model: cross_entropy(model(x).flatten(0, -2), y.flatten())
 
 
 class Encoder(nn.Module):
@@ -77,5 +78,31 @@ CASES = {
         "GPT-2 small's shapes, 12 blocks of 768, batch 8 × 256 tokens",
         lambda: Encoder(768, 768, 12, 12),
         images(8, 256, 768),
+    ),
+    # Those of the experiments of docs/beyond.md, as conf/experiment/ has them.
+    "cifar_plain": Case(
+        "cifar_plain: 32 layers of width 8, no norms, no skips, batch 64",
+        lambda: ResNet((3, 32, 32), CLASSES, depth=32, width=8, norm="none", skips=False),
+        images(64, 3, 32, 32),
+    ),
+    "cifar_resnet": Case(
+        "cifar_resnet: ResNet-8 of width 8, batch 128",
+        lambda: ResNet((3, 32, 32), CLASSES, depth=8, width=8),
+        images(128, 3, 32, 32),
+    ),
+    "cifar_vit": Case(
+        "cifar_vit: ViT of width 64, depth 4, batch 128 of 16 tokens",
+        lambda: ViT((3, 32, 32), CLASSES, patch=8, width=64),
+        images(128, 3, 32, 32),
+    ),
+    "char_gpt": Case(
+        "char_gpt: GPT of width 64, depth 4, batch 32 of 64 characters",
+        lambda: GPT((64,), CHARACTERS, width=64),
+        lambda generator: torch.randint(CHARACTERS, (32, 64), generator=generator),
+    ),
+    "plasticity": Case(
+        "plasticity: 4 layers of 128, batch 64",
+        lambda: MLP((1, 28, 28), CLASSES, depth=4, width=128, activation="relu"),
+        images(64, 1, 28, 28),
     ),
 }

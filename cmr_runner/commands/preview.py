@@ -60,6 +60,7 @@ def _prospect(cfg: DictConfig, directory: Path, pace: Pace) -> Prospect:
     config = composition.plain_config(cfg)
     try:
         settings = settings_of(config)
+        _check_groups(cfg)
     except Mistake as error:
         return Prospect("would fail", directory, str(error))
     identity = composition.identity_of(cfg, cfg.hydra)
@@ -102,6 +103,13 @@ def _foreseen(directory: Path, decided: Document, settings: Settings) -> tuple[s
 def _alive(held_by: Holder) -> bool:
     """Whether the process that wrote it is there; nothing is known of another host's, so its word counts."""
     return held_by["host"] != socket.gethostname() or alive(int(held_by["pid"]))
+
+
+def _check_groups(cfg: DictConfig) -> None:
+    """Keys and types of every group. Ranges are for the constructors, which need the data."""
+    from cmr_runner.commands.construction import check_groups
+
+    check_groups(cfg)
 
 
 def _conditions(settings: Settings) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from cmr_runner.paper.verdicts import (
     value_verdict,
 )
 from cmr_runner.results import numerals
+from cmr_runner.results.differences import paired_differences
 from cmr_runner.results.grouping import Group, Setting
 from cmr_runner.results.methods import method_label
 from cmr_runner.results.quantities import ACCURACY, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90, Quantity
@@ -127,17 +128,12 @@ def _slightly_over_row(vanilla: Group | None, cmr: Group | None) -> Row:
     if not (vanilla and cmr and vanilla.final(ACCURACY) and cmr.final(ACCURACY)):
         return Row(claim, "slightly over")
     gain = mean(cmr.final(ACCURACY)) - mean(vanilla.final(ACCURACY))
-    paired = _paired_gains(vanilla, cmr)
+    paired = paired_differences(cmr, vanilla, ACCURACY)
     low, high = t_interval(paired, log=False)
     apart = len(paired) >= LEAST_SEEDS and low > 0
     basis = "" if apart else "the interval does not exclude 0: these seeds do not tell the two apart"
     verdict = shape_verdict(apart and gain <= ACCURACY_TOLERANCE, gain > 0, basis)
     return Row(claim, "slightly over", f"{gain:+.2f} points", numerals.interval(low, high), len(paired), verdict)
-
-
-def _paired_gains(vanilla: Group, cmr: Group) -> list[float]:
-    finals = [{run.seed: float(ACCURACY.values(run)[-1]) for run in group.complete} for group in (vanilla, cmr)]
-    return [finals[1][seed] - finals[0][seed] for seed in finals[0] if seed in finals[1]]
 
 
 def _rise_row(quantity: Quantity, vanilla: Group | None) -> Row:

@@ -72,6 +72,10 @@ def test_dry_of_a_single_run_and_of_one_that_would_be_copied(tmp_path: Path) -> 
 def test_dry_names_what_is_wrong_and_never_runs(tmp_path: Path) -> None:
     jobs, _ = foreseen(tmp_path, *SWEEP, "seed=-1,0", code=2)
     assert "seed must be an integer" in jobs[0]
+    jobs, _ = foreseen(tmp_path, *SWEEP, "regularizer=cmr", "regularizer.lam=abc,0.1", code=2)
+    assert jobs[0].startswith("would fail")
+    assert "regularizer.lam must be" in jobs[0]
+    assert jobs[1].startswith("would start")
     for words, complaint in (
         (("dry=maybe",), "dry must be true or false, got 'maybe'"),
         (("-m", "dry=true", "regularizer=cmr,cmrr"), "regularizer=cmrr: no such option"),
