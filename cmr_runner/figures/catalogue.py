@@ -15,6 +15,7 @@ from cmr_runner.results.grouping import (
     sweep_grids,
 )
 from cmr_runner.results.reading import Run
+from cmr_runner.results.tasks import TASK
 
 SINGLE_RUN = "cmr-run regularizer=cmr init=kappa_stress"
 Selection = Callable[[Sequence[Run]], Sequence[Setting]]
@@ -81,6 +82,15 @@ FIGURES = (
         default=True,
     ),
     Figure(
+        "tasks",
+        "accuracy at the end of each task of a stream, and the first task against the last",
+        "runs on a stream of tasks",
+        "cmr-run -m experiment=plasticity",
+        "task_curves:task_figures",
+        lambda runs: [one for one in comparable_sets(runs) if any(group.has(TASK) for group in one.groups)],
+        default=True,
+    ),
+    Figure(
         "time",
         "test accuracy against wall-clock time and against steps",
         "metrics.csv",
@@ -103,6 +113,22 @@ FIGURES = (
         "cmr-run -m experiment=standard_baselines",
         "training_curves:training_curves",
         lambda runs: comparable_sets(beyond_stress(runs)),
+    ),
+    Figure(
+        "learning",
+        "training loss, and accuracy (of text the loss) on the validation part beside the test set",
+        "runs with a validation part",
+        "cmr-run -m experiment=cifar_plain",
+        "learning_curves:learning_figures",
+        comparable_sets,
+    ),
+    Figure(
+        "kinds",
+        "κ by kind of layer over epochs: convolution, attention, MLP, head",
+        "layers.csv with two kinds of layers or more",
+        "cmr-run -m experiment=cifar_vit",
+        "kind_curves:kind_figures",
+        comparable_sets,
     ),
     Figure(
         "scale",

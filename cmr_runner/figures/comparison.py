@@ -1,11 +1,13 @@
 """Ablations and baselines side by side: final accuracy and κ of every group of an experiment, seeds shown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.style import PAGE, Drawing, log_axis, new_figure
 from cmr_runner.results.grouping import Group, Setting, headline, merit
+from cmr_runner.results.layer_columns import heads_note
 from cmr_runner.results.methods import Look
 from cmr_runner.results.quantities import KAPPA, NATS, Quantity
 from cmr_runner.results.statistics import LEAST_SEEDS, centre, t_interval
@@ -27,11 +29,11 @@ def comparison_figures(setting: Setting) -> Iterator[Drawing]:
         if quantity.log:
             log_axis(axes, "x")
         axes.set_xlabel(f"final {quantity.axis_label}")
-        _draw_reference(axes, groups, quantity)
+        _draw_reference(axes, groups, quantity, faces)
     panels[0].set_yticks(range(len(shown)), [_row_label(group) for group in shown])
     panels[0].set_ylim(len(shown) - 0.5, -0.5)
     best = "Least loss" if judged is NATS else "Best accuracy"
-    note = f"{best} first. Small: seeds. Large: mean (geometric {'for κ' if judged is not NATS else 'for both'})."
+    note = f"{best} first. Small: seeds. Large: mean (geometric for κ).{heads_note(groups)}"
     if any(group.n >= LEAST_SEEDS for group in shown):
         note += " Lines: Student's 95 % interval."
     if any(group.method == "none" for group in groups):
@@ -48,17 +50,18 @@ def draw_row(axes: Axes, place: int, group: Group, quantity: Quantity, look: Loo
         axes.text(0.02, place, "no complete run", transform=axes.get_yaxis_transform(), va="center", fontsize=7)
         return
     if len(values) >= LEAST_SEEDS:
-        low, high = t_interval(values, quantity.log)
+        low, high = quantity.within_bounds(np.array(t_interval(values, quantity.log)))
         axes.plot([low, high], [place, place], color=color, linewidth=1.2)
     axes.plot(values, [place] * len(values), ".", color=color, alpha=0.6, markersize=4)
     axes.plot(centre(values, quantity.log), place, marker=look.marker, color=color, markersize=5.5)
 
 
-def _draw_reference(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None:
+def _draw_reference(axes: Axes, groups: Sequence[Group], quantity: Quantity, faces: Mapping[str, Look]) -> None:
     vanilla = [group for group in groups if group.method == "none" and group.final(quantity)]
     if vanilla:
         best = max(vanilla, key=merit)
-        axes.axvline(centre(best.final(quantity), quantity.log), color=best.look.color, linestyle="--", linewidth=0.8)
+        middle = centre(best.final(quantity), quantity.log)
+        axes.axvline(middle, color=faces["none"].color, linestyle="--", linewidth=0.8)
 
 
 def _row_label(group: Group) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, epoch_axis, legend_above, log_axis, new_figure
+from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, epoch_axis, legend_above, log_axis, name_y, new_figure
 from cmr_runner.results.grouping import Group, merit
 from cmr_runner.results.methods import PALE, looks
 from cmr_runner.results.quantities import Quantity
@@ -30,7 +30,7 @@ def draw_curves(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None
     for group in chosen:
         draw_group(axes, group, quantity)
     epoch_axis(axes)
-    axes.set_ylabel(quantity.axis_label)
+    name_y(axes, quantity.axis_label)
     if _drawn(axes):
         if quantity.log:
             log_axis(axes)
@@ -128,8 +128,12 @@ def draw_partial(axes: Axes, run: Run, quantity: Quantity, color: str, dash: str
 
 
 def legend_label(group: Group) -> str:
-    parts = [f"n = {group.n}", *(f"{count} {ending}" for ending, count in group.endings.items())]
+    parts = [count_label(group.n), *(f"{count} {ending}" for ending, count in group.endings.items())]
     return f"{group.label} ({', '.join(parts)})"
+
+
+def count_label(n: int) -> str:
+    return f"n\u00a0=\u00a0{n}"  # which a wrapped title must not part
 
 
 def curve_note(groups: Sequence[Group], *quantities: Quantity) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES
-from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, log_axis, new_figure
+from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, log_axis, name_y, new_figure
 from cmr_runner.figures.training_curves import four_panels
 from cmr_runner.results.grouping import Dependence, Setting, headline, natural, symbol
 from cmr_runner.results.methods import Look, looks
@@ -30,7 +30,7 @@ def dependence_figures(dependence: Dependence) -> Iterator[Drawing]:
             draw_series(axes, one, dependence.key, places, quantity, look)
         _set_places(axes, places, kind)
         axes.set_xlabel(symbol(dependence.key) if "." not in dependence.key else f"{symbol(dependence.key)} ({kind})")
-        axes.set_ylabel(f"final {quantity.axis_label}")
+        name_y(axes, f"final {quantity.axis_label}")
         if quantity.log:
             log_axis(axes)
     if len(series) > 1 or series[0].distinction:

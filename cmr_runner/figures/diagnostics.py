@@ -37,6 +37,8 @@ def diagnostic_figures(setting: Setting) -> Iterator[Drawing]:
     left.set_ylabel("κ of the Jacobian (log)")
     cut = _clip(left, measured)
     draw_layer_gradients(right, groups)
+    if any(np.isinf(JACOBIAN_BOUND.values(run)).any() for group in groups for run in group.runs):
+        cut += " Where a dotted line stops, the bound is infinite."
     note = f"{curve_note(groups, JACOBIAN)} Right: after the last epoch. Dotted: the bounds of Section 4.{cut}"
     yield Drawing("diagnostics", figure, note)
 

@@ -123,7 +123,15 @@ def write_captions(out: Path, captions: Sequence[tuple[str, str]]) -> None:
 def _key(target: Target, job: Job) -> str:
     """What a picture depends on: the code, the formats, the labels, and size and time of every file it reads."""
     setting = job.setting
-    parts = [job.figure.name, job.figure.source, target.formats, target.dpi, _code(), setting.title]
+    parts = [
+        job.figure.name,
+        job.figure.source,
+        target.formats,
+        target.dpi,
+        _code(),
+        setting.title,
+        setting.distinction,
+    ]
     for group in setting.groups:
         parts.append(group.label)
         parts += [(str(run.path), *(stamp(run.path / name) for name in (RUN_FILE, *TABLES))) for run in group.runs]

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cmr_runner.figures.curves import highlighted
+from cmr_runner.figures.curves import count_label, highlighted
 from cmr_runner.figures.heatmap import color_scale, draw_matrix
-from cmr_runner.figures.style import COLUMN, PAGE, Drawing, new_figure
+from cmr_runner.figures.style import COLUMN, PAGE, Drawing, log_axis, new_figure
 from cmr_runner.results.grouping import Setting
 from cmr_runner.results.layer_columns import layer_matrix, layer_names, short_name, shown_runs
 
@@ -30,7 +30,7 @@ def layer_maps(setting: Setting) -> Iterator[Drawing]:
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     for axes, group, (epochs, matrix) in zip(grid.flat, groups, maps, strict=False):
         image = draw_matrix(axes, matrix, scale)
-        title = f"{group.label} (n = {len(shown_runs(group))})"
+        title = f"{group.label} ({count_label(len(shown_runs(group)))})"
         axes.set_title(textwrap.fill(title, 90 // columns if len(maps) > 1 else 60), loc="left", fontsize=7)
         step = max(1, -(-len(epochs) // 7))
         axes.set_xticks(range(0, len(epochs), step), [f"{epoch:g}" for epoch in epochs[::step]])
@@ -40,7 +40,8 @@ def layer_maps(setting: Setting) -> Iterator[Drawing]:
         axes.set_ylabel("layer, input at the top")
     for axes in grid.flat[len(maps) :]:
         axes.set_visible(False)
-    figure.colorbar(image, ax=grid, label="κ(W) (log)", shrink=0.9 if rows == 1 else 0.6)
+    bar = figure.colorbar(image, ax=grid, label="κ(W) (log)", shrink=0.9 if rows == 1 else 0.6)
+    log_axis(bar.ax)
     note = "Geometric mean of κ over seeds; one colour scale for all."
     if len(groups) < len(logged):
         note += f" {len(groups)} of {len(logged)} groups."

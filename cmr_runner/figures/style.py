@@ -23,13 +23,13 @@ PAGE = 6.9
 PANEL_HEIGHT = 2.1
 NOTE_SIZE = 7.0
 LONGEST_NAME = 60  # characters of a file name
+LONGEST_LABEL = 28  # characters along a panel's height
 FRAME_DPI, FRAME_MILLISECONDS = 110, 500
 LINE = 0.135  # inches a line of a note or legend takes
 # Steps within a decade for an axis that spans more than so many decades.
 TICK_STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
     (0.7, (1.0, 2.0, 5.0)),
     (0.35, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)),
-    (-1.0, (1.0, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.3, 2.6, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
 )
 
 RC: dict[str, Any] = {
@@ -107,6 +107,11 @@ def legend_above(figure: Figure, axes: Axes) -> None:
     _grow(figure, -(-len(handles) // columns))
 
 
+def name_y(axes: Axes, text: str) -> None:
+    """A label of the y axis that is no longer than a panel is high."""
+    axes.set_ylabel(textwrap.fill(text, LONGEST_LABEL))
+
+
 def epoch_axis(axes: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
@@ -117,7 +122,7 @@ def epoch_axis(axes: Axes) -> None:
 
 def log_axis(axes: Axes, which: str = "y") -> None:
     """A log scale whose ticks are readable also when the data spans less than two decades, or more than eight."""
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
     axes.set(**{f"{which}scale": "log"})
     axis: Axis = axes.yaxis if which == "y" else axes.xaxis
@@ -128,9 +133,10 @@ def log_axis(axes: Axes, which: str = "y") -> None:
     if decades > 8:
         axis.set_major_locator(LogLocator(numticks=7))
     elif decades < 2:
-        fine = next(steps for least, steps in TICK_STEPS if decades > least)
+        fine = next((steps for least, steps in TICK_STEPS if decades > least), None)
         axes.minorticks_off()
-        axis.set_major_locator(LogLocator(subs=fine))
+        # Over a small factor a logarithmic axis is nearly linear, and even steps are read best.
+        axis.set_major_locator(LogLocator(subs=fine) if fine else MaxNLocator(nbins=5))
         axis.set_major_formatter(lambda value, _: f"{value:g}")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import curve_note, legend_label, over_grey
-from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, log_axis, new_figure
+from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, log_axis, name_y, new_figure
 from cmr_runner.results.grouping import Group, Setting, headline
 from cmr_runner.results.methods import PALE
 from cmr_runner.results.quantities import Quantity
@@ -30,7 +30,7 @@ def time_figures(setting: Setting) -> Iterator[Drawing]:
             _draw(axes, group, column, judged, legend_label(group))
     left.set_xlabel("seconds of training")
     right.set_xlabel("optimiser steps")
-    left.set_ylabel(judged.axis_label)
+    name_y(left, judged.axis_label)
     if judged.log:
         log_axis(left)
     legend_above(figure, left)

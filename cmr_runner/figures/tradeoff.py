@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from cmr_runner.figures.curves import legend_label, over_grey
-from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, log_axis, new_figure
+from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, log_axis, name_y, new_figure
 from cmr_runner.results.grouping import Setting, headline
+from cmr_runner.results.layer_columns import heads_note
 from cmr_runner.results.methods import PALE
 from cmr_runner.results.quantities import KAPPA
 from cmr_runner.results.statistics import centre
@@ -28,8 +29,9 @@ def tradeoff_figures(setting: Setting) -> Iterator[Drawing]:
         axes.plot(*middle, "+", color=color, markersize=9, markeredgewidth=1.5)
     log_axis(axes, "x")
     axes.set_xlabel(f"final {KAPPA.axis_label}")
-    axes.set_ylabel(f"final {judged.axis_label}")
+    name_y(axes, f"final {judged.axis_label}")
     if judged.log:
         log_axis(axes)
     legend_above(figure, axes)
-    yield Drawing("tradeoff", figure, "One point per complete run. +: mean over seeds, geometric for κ.")
+    note = f"One point per complete run. +: mean over seeds, geometric for κ.{heads_note(groups)}"
+    yield Drawing("tradeoff", figure, note)

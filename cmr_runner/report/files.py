@@ -6,7 +6,7 @@ from pathlib import Path
 from cmr_runner.paper.reproduction import COMPARISON_HEADER, Comparison, reproduction
 from cmr_runner.paper.verdicts import RULE
 from cmr_runner.report.page import page
-from cmr_runner.results.details import EPOCH_HEADER, RUN_HEADER, epoch_rows, run_rows, time_text
+from cmr_runner.results.details import epoch_header, epoch_rows, run_header, run_rows, time_text
 from cmr_runner.results.grouping import Group, experiments
 from cmr_runner.results.reading import Run
 from cmr_runner.results.summary import TABLE_NOTE, summary_csv, summary_header, summary_rows
@@ -55,10 +55,10 @@ def summary_markdown(found: Sequence[tuple[str, Sequence[Group]]], comparisons: 
         "σ_min, σ_max and stable rank are medians over layers.",
     ]
     for name, groups in found:
-        parts += [f"## {name}, by epoch", markdown(EPOCH_HEADER, epoch_rows(groups))]
+        parts += [f"## {name}, by epoch", markdown(epoch_header(groups), epoch_rows(groups))]
     parts += ["# Run by run", time_text(found)]
     for name, groups in found:
-        parts += [f"## {name}, by run", markdown(RUN_HEADER, run_rows(groups))]
+        parts += [f"## {name}, by run", markdown(run_header(groups), run_rows(groups))]
     return "\n\n".join(parts) + "\n"
 
 

@@ -14,7 +14,16 @@ from cmr_runner.paper.reproduction import COMPARISON_HEADER, Comparison, Row
 from cmr_runner.paper.verdicts import CLOSE, HOLDS, NOT_REPRODUCED, NOT_RUN, RULE, SAME_DIRECTION, WITHIN
 from cmr_runner.report.payload import made, payload
 from cmr_runner.results.grouping import Group, symbol
-from cmr_runner.results.quantities import ACCURACY, GRAD_NORM, KAPPA, MEAN_MOMENT, PERPLEXITY, VAL_ACCURACY
+from cmr_runner.results.quantities import (
+    ACCURACY,
+    GRAD_NORM,
+    KAPPA,
+    MEAN_MOMENT,
+    PERPLEXITY,
+    TASK_MEAN,
+    VAL_ACCURACY,
+    VAL_PERPLEXITY,
+)
 from cmr_runner.results.reading import Run, value_text, varying_fields
 from cmr_runner.results.summary import TABLE_NOTE, summary_header, summary_rows
 
@@ -26,7 +35,10 @@ VERDICT_MARKS = {
     NOT_REPRODUCED: ("poor", "✗"),
     NOT_RUN: ("none", "–"),
 }
-RUN_QUANTITIES = (PERPLEXITY, ACCURACY, VAL_ACCURACY, KAPPA, GRAD_NORM, MEAN_MOMENT)
+RUN_QUANTITIES = (
+    *(PERPLEXITY, VAL_PERPLEXITY, TASK_MEAN, ACCURACY, VAL_ACCURACY),
+    *(KAPPA, GRAD_NORM, MEAN_MOMENT),
+)
 MOST_OPTIONS = 30
 # A path of two parts or more from the root, in text, HTML or JSON.
 ABSOLUTE = re.compile(r"""(?<![^\s"'=(,:;>\[])/(?:[\w.@+-]+/)+([\w.@+-]+)""")

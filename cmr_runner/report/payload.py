@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from cmr_runner.results.by_task import TaskRun, by_task
 from cmr_runner.results.grids import LEAST_RANGE, grid_of
 from cmr_runner.results.grouping import GRID_KEYS, Group, dependences, headline, natural, sweep_grids, symbol
 from cmr_runner.results.layer_columns import layer_history, layer_matrix, layer_names, short_name
-from cmr_runner.results.quantities import ACCURACY, QUANTITIES, Quantity
+from cmr_runner.results.quantities import ACCURACY, QUANTITIES, Quantity, kind_quantities
 from cmr_runner.results.reading import Run, value_text
 from cmr_runner.results.seed_curves import seed_matrix
 from cmr_runner.results.statistics import LEAST_SEEDS, t_band
+from cmr_runner.results.tasks import TASK
 
 LONGEST_LABEL = 32
 MOST_SPECTRA = 60  # groups of an experiment whose spectra the page carries
@@ -41,7 +43,9 @@ def payload(experiments: Sequence[tuple[str, Sequence[Group]]], provenance: bool
     groups = [group for _, several in experiments for group in several]
     runs = [run for group in groups for run in group.runs]
     place = {id(run): i for i, run in enumerate(runs)}
-    logged = [q for q in QUANTITIES if any(q.column in run.metrics for run in runs)]
+    logged: list[Quantity] = [q for q in QUANTITIES if any(q.logged(run) for run in runs)]
+    kinds = [kind_quantities([run for group in several for run in group.runs]) for _, several in experiments]
+    logged += dict.fromkeys(kind for of_one in kinds for kind in of_one)
     numbers = iter(range(len(groups)))
     layers = [layer_names(several) for _, several in experiments]
     logged_spectra = [_spectrum_layers(several) for _, several in experiments]
@@ -54,12 +58,14 @@ def payload(experiments: Sequence[tuple[str, Sequence[Group]]], provenance: bool
                 "name": name,
                 "groups": [next(numbers) for _ in several],
                 "headline": _headline(several),
+                "kinds": [kind.column for kind in of_one],
+                "tasks": any(group.has(TASK) for group in several),
                 "layers": [short_name(layer) for layer in names],
                 "spectra": [short_name(layer) for layer in spectra],
                 "dependences": _dependences(several, {id(group): i for i, group in enumerate(groups)}),
                 "grids": _grids(several, {id(group): i for i, group in enumerate(groups)}),
             }
-            for (name, several), names, spectra in zip(experiments, layers, logged_spectra, strict=True)
+            for (name, several), names, spectra, of_one in zip(experiments, layers, logged_spectra, kinds, strict=True)
         ],
         "groups": [
             _group(group, names, spectra, [place[id(run)] for run in group.runs], logged)
@@ -72,7 +78,12 @@ def payload(experiments: Sequence[tuple[str, Sequence[Group]]], provenance: bool
 
 def _headline(groups: Sequence[Group]) -> dict[str, Any]:
     judged = headline(groups)
-    return {"id": judged.column, "label": judged.label, "log": judged.log, "unit": " %" * (judged is ACCURACY)}
+    return {
+        "id": judged.column,
+        "label": judged.label,
+        "log": judged.log,
+        "unit": " %" * (judged.factor == ACCURACY.factor),
+    }
 
 
 def _spectrum_layers(groups: Sequence[Group]) -> list[str]:
@@ -145,6 +156,7 @@ def _group(
         "runs": runs,
         "epochs": rounded(epochs),
         "curves": curves,
+        "tasks": _tasks(group),
         "layerEpochs": rounded(layer_epochs),
         "kappa": [rounded(row) for row in kappa],
     }
@@ -168,9 +180,18 @@ def _mean_curves(group: Group, quantities: Sequence[Quantity]) -> tuple[np.ndarr
     for quantity in quantities:
         epochs, values = seed_matrix(group.complete, quantity)
         if np.isfinite(values).any():
-            bands = t_band(values, quantity.log)
-            curves[quantity.column] = [rounded(band) for band in (bands if group.n >= LEAST_SEEDS else bands[:1])]
+            middle, *band = t_band(values, quantity.log)
+            bounds = quantity.within_bounds(np.array(band)) if group.n >= LEAST_SEEDS else ()
+            curves[quantity.column] = [rounded(line) for line in (middle, *bounds)]
     return epochs, curves
+
+
+def _tasks(group: Group) -> dict[str, Any]:
+    """Epochs and curves once more, for a stream of tasks: what was reached at the end of each."""
+    if not group.has(TASK):
+        return {}
+    tasks, curves = _mean_curves(by_task(group), [ACCURACY])
+    return {"epochs": rounded(tasks), "curves": curves}
 
 
 def _run(run: Run, quantities: Sequence[Quantity], common: dict[str, str], provenance: bool) -> dict[str, Any]:
@@ -184,8 +205,16 @@ def _run(run: Run, quantities: Sequence[Quantity], common: dict[str, str], prove
         "command": value_text(run.provenance.get("command") or ""),
         "made": made(run, provenance),
         "epochs": rounded(run.metrics["epoch"]),
-        "curves": {q.column: rounded(q.values(run)) for q in quantities if q.column in run.metrics},
+        "curves": {q.column: rounded(q.values(run)) for q in quantities if q.logged(run)},
+        "tasks": _run_tasks(run),
     }
+
+
+def _run_tasks(run: Run) -> dict[str, Any]:
+    if TASK not in run.metrics:
+        return {}
+    view = TaskRun(run.path, run.record)
+    return {"epochs": rounded(view.metrics["epoch"]), "curves": {ACCURACY.column: rounded(ACCURACY.values(view))}}
 
 
 def rounded(values: Iterable[float], digits: int = 6) -> list[float | None]:

@@ -6,24 +6,30 @@ import numpy as np
 
 from cmr_runner.results.grouping import Group
 from cmr_runner.results.numerals import number
-from cmr_runner.results.quantities import BY_EPOCH, SUMMARY
+from cmr_runner.results.quantities import BY_EPOCH, TRAIN_LOSS, Quantity
 from cmr_runner.results.reading import Run, value_text
 from cmr_runner.results.seed_curves import seed_matrix
-from cmr_runner.results.summary import Cell
+from cmr_runner.results.summary import Cell, judged_by, shown_quantities
 
-EPOCH_HEADER = ("group", "epoch", *(quantity.heading for quantity in BY_EPOCH))
-RUN_HEADER = ("group", "seed", "status", *(quantity.heading for quantity in SUMMARY), "minutes")
+
+def epoch_header(groups: Sequence[Group]) -> tuple[str, ...]:
+    return ("group", "epoch", *(quantity.heading for quantity in _by_epoch(groups)))
+
+
+def run_header(groups: Sequence[Group]) -> tuple[str, ...]:
+    return ("group", "seed", "status", *(quantity.heading for quantity in shown_quantities(groups)), "minutes")
 
 
 def epoch_rows(groups: Sequence[Group]) -> list[list[str]]:
     """Centre and spread over the complete runs of each group, one row per epoch."""
     rows = []
+    quantities = _by_epoch(groups)
     for group in groups:
         if not group.complete:
             continue
-        curves = [seed_matrix(group.complete, quantity) for quantity in BY_EPOCH]
+        curves = [seed_matrix(group.complete, quantity) for quantity in quantities]
         for place, epoch in enumerate(curves[0][0]):
-            cells = [Cell(q, _finite(values[:, place])) for q, (_, values) in zip(BY_EPOCH, curves, strict=True)]
+            cells = [Cell(q, _finite(values[:, place])) for q, (_, values) in zip(quantities, curves, strict=True)]
             rows.append([group.label, f"{epoch:g}", *(cell.text for cell in cells)])
     return rows
 
@@ -31,9 +37,10 @@ def epoch_rows(groups: Sequence[Group]) -> list[list[str]]:
 def run_rows(groups: Sequence[Group]) -> list[list[str]]:
     """The last logged values of each run, complete or not."""
     rows = []
+    shown = shown_quantities(groups)
     for group in groups:
         for run in group.runs:
-            ends = [Cell(quantity, _finite(quantity.values(run)[-1:])).text for quantity in SUMMARY]
+            ends = [Cell(quantity, _finite(quantity.values(run)[-1:])).text for quantity in shown]
             rows.append([group.label, value_text(run.seed), run.ending_and_reason, *ends, number(seconds(run) / 60)])
     return rows
 
@@ -50,6 +57,10 @@ def time_text(experiments: Sequence[tuple[str, Sequence[Group]]]) -> str:
     hours = sum(map(seconds, own)) / 3600
     copied = f", {len(runs) - len(own)} of them copied between experiments" if len(own) < len(runs) else ""
     return f"{len(runs)} runs{copied}; their epochs took {number(hours)} hours in all."
+
+
+def _by_epoch(groups: Sequence[Group]) -> list[Quantity]:
+    return [TRAIN_LOSS, *judged_by(groups), *BY_EPOCH]
 
 
 def _finite(values: np.ndarray) -> tuple[float, ...]:

@@ -11,7 +11,16 @@ from functools import cached_property
 from typing import Any
 
 from cmr_runner.results.methods import Look, looks, method_label, method_rank
-from cmr_runner.results.quantities import ACCURACY, NATS, PERPLEXITY, Quantity
+from cmr_runner.results.quantities import (
+    ACCURACY,
+    NATS,
+    PERPLEXITY,
+    TASK_MEAN,
+    VAL_ACCURACY,
+    VAL_NATS,
+    VAL_TASK_MEAN,
+    Quantity,
+)
 from cmr_runner.results.reading import Run, value_text
 from cmr_runner.results.statistics import centre
 
@@ -68,8 +77,18 @@ class Group:
 
 
 def headline(groups: Iterable[Group]) -> Quantity:
-    """What the task is judged by: the loss in nats where it is text, else the accuracy."""
-    return NATS if any(group.has(PERPLEXITY.column) for group in groups) else ACCURACY
+    """What the task is judged by: the loss in nats where it is text, else the accuracy; of a stream of tasks its mean
+    over the tasks."""
+    several = tuple(groups)
+    for quantity, mark in ((NATS, PERPLEXITY), (TASK_MEAN, TASK_MEAN)):
+        if any(group.has(mark.column) for group in several):
+            return quantity
+    return ACCURACY
+
+
+def validation(groups: Iterable[Group]) -> Quantity:
+    """The same on the validation part of the training set."""
+    return {NATS: VAL_NATS, TASK_MEAN: VAL_TASK_MEAN, ACCURACY: VAL_ACCURACY}[headline(groups)]
 
 
 def merit(group: Group) -> float:
@@ -112,6 +131,10 @@ class Dependence(Setting):
     key: str = ""
     series: tuple[Setting, ...] = ()
 
+    @property
+    def title(self) -> str:
+        return self.experiment  # the figure itself names the key
+
 
 def group_runs(runs: Iterable[Run]) -> tuple[Group, ...]:
     """The groups among the runs, labelled by what tells them apart."""
@@ -130,6 +153,7 @@ def settings(runs: Iterable[Run]) -> list[Setting]:
         parts = _partition(runs_of_one, lambda run: tuple(sorted(_surroundings(run).items())))
         parts.sort(key=_order)
         marks = [", ".join(mark) for mark in _distinctions([_surroundings(part[0]) for part in parts])]
+        marks = _unlike(marks, [part[0] for part in parts])
         found += [Setting(part[0].experiment, group_runs(part), mark) for part, mark in zip(parts, marks, strict=True)]
     return found
 
@@ -257,7 +281,7 @@ def _surroundings(run: Run) -> dict[str, str]:
 
 
 def _is_regularizer(key: str) -> bool:
-    return key.split(".")[0] == "regularizer"
+    return key.rpartition("@")[2].split(".")[0] == "regularizer"  # also a choice nested in it
 
 
 def _order(part: Sequence[Run]) -> tuple:
@@ -284,9 +308,14 @@ def _labels(runs: Sequence[Run], recipes: Sequence[dict[str, str]]) -> list[str]
             parts[i] += marks
     rest = [{k: v for k, v in recipe.items() if not _is_regularizer(k)} for recipe in recipes]
     labels = [" ".join(part + marks) for part, marks in zip(parts, _distinctions(rest), strict=True)]
-    # Configurations can differ by a key that only one of them has; the hash still tells them apart.
+    return _unlike(labels, runs)
+
+
+def _unlike(labels: Sequence[str], runs: Sequence[Run]) -> list[str]:
+    """Configurations can differ by a key that only one of them has; the hash still tells them apart."""
     return [
-        f"{label} [{run.hash}]" if labels.count(label) > 1 else label for label, run in zip(labels, runs, strict=True)
+        f"{label} [{run.hash}]".strip() if labels.count(label) > 1 else label
+        for label, run in zip(labels, runs, strict=True)
     ]
 
 

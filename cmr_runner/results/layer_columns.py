@@ -9,15 +9,36 @@ from cmr_runner.results.reading import Run
 
 
 def layer_names(groups: Sequence[Group], table: str = "layers") -> list[str]:
-    """Layers in the order in which the files name them."""
+    """Layers in the order in which the files name them. What only some runs have stands where it does in theirs."""
     tables = (getattr(run, table) for group in groups for run in shown_runs(group))
-    names = (name for columns in tables if "layer" in columns and "epoch" in columns for name in columns["layer"])
-    return list(dict.fromkeys(names))
+    names: list[str] = []
+    for columns in tables:
+        if "layer" not in columns or "epoch" not in columns:
+            continue
+        place = 0
+        for name in dict.fromkeys(columns["layer"]):
+            if name not in names:
+                names.insert(place, name)
+            place = names.index(name) + 1
+    return names
+
+
+# What PyTorch's own modules put into a name that a reader of a figure can do without.
+SHORTER = ((".weight", ""), ("encoder.layers.", "block "), (".self_attn", ".attn"), (".in_proj_weight", ""))
 
 
 def short_name(layer: str) -> str:
     """A layer's name without the parameter's, which is nearly always `weight`."""
-    return layer.removesuffix(".weight")
+    for long, short in SHORTER:
+        layer = layer.replace(long, short)
+    return layer
+
+
+def heads_note(groups: Sequence[Group]) -> str:
+    """What a caption must add where some groups log their attention matrices whole and others head by head."""
+    by_head = [any(".h0" in name for name in layer_names([group])) for group in groups]
+    apart = any(by_head) and not all(by_head)
+    return " By head, κ is that of each head's part and not comparable with whole matrices." if apart else ""
 
 
 def shown_runs(group: Group) -> tuple[Run, ...]:

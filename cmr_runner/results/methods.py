@@ -13,6 +13,7 @@ LABELS = PAPER | {
     "cmr_cond": "CMR, ρ_cond only",
     "cmr_moment": "CMR, ρ_moment only",
     "cmr_learned": "CMR, learned weights",
+    "cmr_by_head": "CMR by head",
     "spectral_penalty": "spectral penalty",
     "soft_orthogonality": "soft orthogonality",
     "srip": "SRIP",

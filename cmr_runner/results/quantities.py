@@ -1,10 +1,14 @@
 """The columns worth drawing: what an axis calls them, and on which scale they live."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from cmr_runner.results.layer_kinds import kinds_in, row_kinds
 from cmr_runner.results.reading import Run
+from cmr_runner.results.tasks import FIRST, MEAN
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,14 @@ class Quantity:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(below > 0, values / below, np.nan)
 
+    def logged(self, run: Run) -> bool:
+        return self.column in run.metrics
+
     def within_bounds(self, band: np.ndarray) -> np.ndarray:
-        """Student's interval knows no bounds, a percentage does."""
-        return np.clip(band, 0.0, 100.0) if self.factor == 100.0 else band
+        """Student's interval knows no bounds; a percentage does, and no κ is below 1."""
+        if self.factor == 100.0:
+            return np.clip(band, 0.0, 100.0)
+        return np.maximum(band, 1.0) if self.column.startswith("kappa") else band
 
     @property
     def heading(self) -> str:
@@ -44,9 +53,43 @@ class LayerMedian(Quantity):
     """A column of layers.csv, its median over the layers."""
 
     def values(self, run: Run) -> np.ndarray:
-        epochs, column = run.layers["epoch"], run.layers[self.column]
-        logged = ((epochs == epoch) & np.isfinite(column) for epoch in run.metrics["epoch"])
-        return np.array([np.median(column[rows]) * self.factor if rows.any() else np.nan for rows in logged])
+        return _over_layers(run, self.column, np.median) * self.factor
+
+    def logged(self, run: Run) -> bool:
+        return self.column in run.layers
+
+
+class KindKappa(Quantity):
+    """κ(W), its mean over the layers of one kind; `column` is the kind, in the words of `kind_quantities`."""
+
+    @property
+    def kind(self) -> str:
+        return self.column.removeprefix(KIND_PREFIX)
+
+    def values(self, run: Run) -> np.ndarray:
+        return _over_layers(run, "kappa", np.mean, row_kinds(run) == self.kind)
+
+    def logged(self, run: Run) -> bool:
+        return "kappa" in run.layers and bool((row_kinds(run) == self.kind).any())
+
+
+def _over_layers(
+    run: Run, column: str, join: Callable[[np.ndarray], Any], among: np.ndarray | None = None
+) -> np.ndarray:
+    """A column of layers.csv joined over layers, of all rows or of those `among` them, at each epoch of metrics.csv."""
+    epochs, values = run.layers["epoch"], run.layers[column]
+    usable = np.isfinite(values) if among is None else np.isfinite(values) & among
+    logged = (usable & (epochs == epoch) for epoch in run.metrics["epoch"])
+    return np.array([join(values[rows]) if rows.any() else np.nan for rows in logged])
+
+
+KIND_PREFIX = "kappa of "
+
+
+def kind_quantities(runs: Sequence[Run]) -> list[KindKappa]:
+    """κ of each kind of layer that the runs have; none where all layers are of one kind."""
+    kinds = kinds_in(runs)
+    return [KindKappa(f"{KIND_PREFIX}{kind}", f"mean κ(W), {kind}", log=True) for kind in kinds if len(kinds) > 1]
 
 
 ACCURACY = Quantity("test_accuracy", "test accuracy (%)", factor=100.0, short="accuracy %")
@@ -62,10 +105,23 @@ SPECTRAL_RATIO = Quantity("grad_norm_spec", "spectral ÷ task norm", over="grad_
 SIGMA_MAX = LayerMedian("sigma_max", "median σ_max", log=True, short="σ_max")
 SIGMA_MIN = LayerMedian("sigma_min", "median σ_min", log=True, short="σ_min")
 STABLE_RANK = LayerMedian("stable_rank", "median stable rank", short="stable rank")
-NATS = Quantity("test_loss", "test loss (nats per token)", log=True, short="nats per token")  # where the task is text
+# Where the task is text, whose tokens are characters.
+NATS = Quantity("test_loss", "test loss (nats per character)", short="nats per character")
+VAL_NATS = Quantity("val_loss", "validation loss (nats per character)", short="validation nats")
 PERPLEXITY = Quantity("test_perplexity", "test perplexity", log=True, short="perplexity")
 VAL_ACCURACY = Quantity("val_accuracy", "validation accuracy (%)", factor=100.0, short="validation %")
 VAL_PERPLEXITY = Quantity("val_perplexity", "validation perplexity", log=True)
+# Where there is a stream of tasks.
+TASK_MEAN = Quantity(
+    f"{MEAN}_test_accuracy", "test accuracy, mean over tasks (%)", factor=100.0, short="mean of tasks %"
+)
+FIRST_TASK = Quantity(
+    f"{FIRST}_test_accuracy", "test accuracy after the first task (%)", factor=100.0, short="first task %"
+)
+LAST_TASK = Quantity("test_accuracy", "test accuracy after the last task (%)", factor=100.0, short="last task %")
+VAL_TASK_MEAN = Quantity(
+    f"{MEAN}_val_accuracy", "validation accuracy, mean over tasks (%)", factor=100.0, short="validation %"
+)
 TRAIN_LOSS = Quantity("train_loss", "training loss", log=True, short="train loss")
 JACOBIAN = Quantity("jacobian_kappa", "κ(J)", log=True)
 JACOBIAN_BOUND = Quantity("jacobian_kappa_bound", "bound on κ(J)", log=True)
@@ -76,7 +132,7 @@ QUANTITIES = (
     KAPPA,
     MEAN_MOMENT,
     MAX_MOMENT,
-    Quantity("test_loss", "test loss", log=True),
+    Quantity("test_loss", "test loss"),
     TRAIN_LOSS,
     Quantity("grad_norm_task", "task gradient norm", log=True),
     Quantity("grad_norm_spec", "spectral gradient norm", log=True),
@@ -92,7 +148,9 @@ QUANTITIES = (
     CAP_ACTIVE,
     CLIP_ACTIVE,
     VAL_ACCURACY,
-    Quantity("val_loss", "validation loss", log=True),
+    TASK_MEAN,
+    VAL_TASK_MEAN,
+    Quantity("val_loss", "validation loss"),
     PERPLEXITY,
     VAL_PERPLEXITY,
     Quantity("lr", "learning rate", log=True),
@@ -105,5 +163,5 @@ QUANTITIES = (
 
 # What a summary table shows, in its order.
 SUMMARY = (ACCURACY, KAPPA, GRAD_NORM, MEAN_MOMENT, MAX_MOMENT, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90)
-# Those of a table by epoch: what a network does, beside the scale and the condition of its layers.
-BY_EPOCH = (TRAIN_LOSS, ACCURACY, GRAD_NORM, SIGMA_MIN, SIGMA_MAX, STABLE_RANK, KAPPA, KAPPA_GRAM_MEDIAN, CAP_ACTIVE)
+# Those of a table by epoch, after what the network does: the scale and the condition of its layers.
+BY_EPOCH = (GRAD_NORM, SIGMA_MIN, SIGMA_MAX, STABLE_RANK, KAPPA, KAPPA_GRAM_MEDIAN, CAP_ACTIVE)

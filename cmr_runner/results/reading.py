@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from cmr_runner.results.memory import Memory, stamp
+from cmr_runner.results.tasks import task_columns
 from cmr_runner.runs.columns import LAYERS, METRICS, RUN_FILE, SPECTRA, TABLES, TEXT_COLUMNS
 from cmr_runner.runs.identity import recorded_document, without_seed
 from cmr_runner.runs.integrity import DIGEST, FILES, record_digest
@@ -127,12 +128,14 @@ class Run:
 
     @cached_property
     def metrics(self) -> Columns:
-        """metrics.csv with one row per epoch, ascending; of rows that repeat an epoch the last one counts."""
+        """metrics.csv with one row per epoch, ascending; of rows that repeat an epoch the last one counts. Runs of a
+        stream of tasks get columns over tasks."""
         table = read_columns(self.path / METRICS)
         epochs = table["epoch"]
         finite = np.flatnonzero(np.isfinite(epochs))
         _, last = np.unique(epochs[finite][::-1], return_index=True)
-        return table.rows(finite[::-1][last])
+        table = table.rows(finite[::-1][last])
+        return Columns(table.data | task_columns(table.data), table.note)
 
     @cached_property
     def layers(self) -> Columns:

@@ -6,9 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cmr_runner.results.grouping import Group, headline
+from cmr_runner.results.grouping import Group, headline, validation
 from cmr_runner.results.numerals import plus_minus, times_over
-from cmr_runner.results.quantities import NATS, PERPLEXITY, SUMMARY, VAL_ACCURACY, Quantity
+from cmr_runner.results.quantities import (
+    ACCURACY,
+    FIRST_TASK,
+    LAST_TASK,
+    NATS,
+    PERPLEXITY,
+    SUMMARY,
+    TASK_MEAN,
+    VAL_NATS,
+    Quantity,
+)
 from cmr_runner.results.reading import value_text
 from cmr_runner.results.statistics import centre, spread, t_interval
 
@@ -26,15 +36,20 @@ class Cell:
         if not self.values:
             return "–"
         log = self.quantity.log
-        digits = 4 if self.quantity.factor == 100.0 else 3
+        digits = 4 if self.quantity.factor == 100.0 or self.quantity in (NATS, VAL_NATS) else 3
         return (times_over if log else plus_minus)(centre(self.values, log), spread(self.values, log), digits)
 
 
 def shown_quantities(groups: Sequence[Group]) -> list[Quantity]:
-    """What a table of these groups has columns for: SUMMARY, and before it what not every task logs."""
-    text = [NATS, PERPLEXITY] if headline(groups) is NATS else []
-    validation = [VAL_ACCURACY] if any(group.has(VAL_ACCURACY.column) for group in groups) else []
-    return [*text, SUMMARY[0], *validation, *SUMMARY[1:]]
+    """What a table of these groups has columns for: SUMMARY, whose accuracy gives way to what the task is judged by."""
+    beside = {NATS: [PERPLEXITY, ACCURACY], TASK_MEAN: [FIRST_TASK, LAST_TASK]}
+    return [*judged_by(groups), *beside.get(headline(groups), []), *SUMMARY[1:]]
+
+
+def judged_by(groups: Sequence[Group]) -> list[Quantity]:
+    """What the task is judged by, and the same on the validation part where there is one."""
+    held_out = validation(groups)
+    return [headline(groups), *([held_out] if any(group.has(held_out.column) for group in groups) else [])]
 
 
 def final_cells(group: Group, quantities: Sequence[Quantity]) -> list[Cell]:
@@ -52,8 +67,8 @@ CSV_HEADER = (
 )
 # What a reader of any table of results must be told.
 TABLE_NOTE = (
-    "Mean ± standard deviation over seeds; for κ, gradient norms and losses the geometric mean ×÷ the factor of one "
-    "standard deviation. n counts complete runs."
+    "Mean ± standard deviation over seeds; for κ, norms, perplexity and training loss the geometric mean ×÷ the factor "
+    "of one standard deviation. n counts complete runs."
 )
 
 

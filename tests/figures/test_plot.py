@@ -4,10 +4,14 @@ import subprocess
 import sys
 
 import pytest
+from results.beyond_runs import write_stream, write_transformer
 from synthetic_runs import write_baselines, write_kappa_stress, write_run, write_sweep
 
 from cmr_runner.commands.plot import main, state, watch
-from cmr_runner.results.grouping import group_runs, merit
+from cmr_runner.figures.comparison import comparison_figures
+from cmr_runner.figures.style import log_axis, new_figure
+from cmr_runner.figures.task_curves import task_figures
+from cmr_runner.results.grouping import comparable_sets, compared_sets, group_runs, merit
 from cmr_runner.results.reading import find_runs
 
 QUICK = ["--format", "png", "--dpi", "50", "--jobs", "1"]
@@ -68,6 +72,49 @@ def test_text_is_drawn_and_ranked_by_its_loss(tmp_path, capsys):
     assert "Least loss first." in captions
     runs, _ = find_runs([tmp_path])
     assert [group.method for group in sorted(group_runs(runs), key=merit, reverse=True)] == ["cmr", "l2", "none"]
+
+
+def test_a_transformer_is_drawn_by_kind_of_layer_and_with_its_validation(tmp_path, capsys):
+    for seed in range(3):
+        write_transformer(tmp_path, "none", seed=seed)
+        write_transformer(tmp_path, "cmr_by_head", by_head=True, seed=seed)
+    assert main([str(tmp_path), "--only", "learning,kinds,layers,spectra", *QUICK]) == 0
+    names = ["kinds", "layers", "learning", "spectra"]
+    assert drawn(tmp_path / "figures") == [f"transformer/{name}" for name in names]
+    assert "By head, κ is that of each head's part" in (tmp_path / "figures" / "captions.md").read_text()
+
+
+def test_a_stream_of_tasks_is_drawn_by_default_task_by_task(tmp_path, capsys):
+    for seed in range(3):
+        for method in ("none", "cmr"):
+            write_stream(tmp_path, method, seed=seed, epochs=8)
+    write_stream(tmp_path, "l2", epochs=8, rows=4, status="running")
+    assert main([str(tmp_path), *QUICK]) == 0
+    assert drawn(tmp_path / "figures") == ["stream/comparison", "stream/tasks"]
+    (setting,) = comparable_sets(find_runs([tmp_path])[0])
+    (drawing,) = task_figures(setting)
+    lines = [line for line in drawing.figure.axes[0].lines if len(line.get_xdata()) == 4]
+    assert [line.get_xdata().tolist() for line in lines] == [[1, 2, 3, 4]] * 2
+
+
+def test_an_interval_ends_where_the_quantity_does(tmp_path):
+    for seed, accuracy in enumerate((0.5, 0.99, 0.99)):
+        write_run(tmp_path, "narrow", seed=seed, layers=1, init="glorot_uniform", target=(accuracy, 1.0 + 20 * seed))
+        write_run(tmp_path, "narrow", "none", seed=seed, layers=1, init="glorot_uniform")
+    (setting,) = compared_sets(find_runs([tmp_path])[0])
+    (drawing,) = comparison_figures(setting)
+    accuracy, kappa = drawing.figure.axes
+    assert max(max(line.get_xdata()) for line in accuracy.lines) == 100
+    assert min(min(line.get_xdata()) for line in kappa.lines) >= 1
+
+
+@pytest.mark.parametrize("high", [1.06, 1.5, 4, 60, 1e5])
+def test_a_log_axis_has_readable_ticks_over_any_range(high):
+    axes = new_figure().subplots()
+    axes.plot([0, 1], [1.0, high])
+    log_axis(axes)
+    low, top = axes.get_ylim()
+    assert sum(low <= tick <= top for tick in axes.get_yticks()) >= 3
 
 
 def test_what_is_missing_is_said_with_the_command_that_makes_it(tmp_path, capsys):

@@ -4,6 +4,7 @@ import re
 import shutil
 
 import pytest
+from results.beyond_runs import write_stream, write_transformer
 from synthetic_runs import write_baselines, write_kappa_stress, write_run
 
 from cmr_runner.commands.report import main
@@ -213,6 +214,36 @@ def test_final_results_show_groups_a_swept_key_and_accuracy_against_kappa(browse
     assert page.evaluate("document.querySelector('#final-chart').layout.xaxis.type") == "log"
     page.select_option("#final-kind", "tradeoff")
     assert page.evaluate("document.querySelector('#final-chart').layout.xaxis.type") == "log"
+    page.context.close()
+
+
+def test_panels_follow_the_task_kappa_is_drawn_by_kind_and_a_stream_task_by_task(browser, tmp_path):
+    for seed in range(3):
+        write_stream(tmp_path, "none", seed=seed, epochs=6)
+        write_transformer(tmp_path, "cmr", seed=seed)
+    write_run(tmp_path, "digits", layers=2)
+    assert main([str(tmp_path)]) == 0
+    page = browser.new_context().new_page()
+    page.goto((tmp_path / "report" / "report.html").as_uri())
+    page.wait_for_selector(".panel .chart .scatterlayer")
+    first, final = "#charts select >> nth=0", "document.querySelector('#final-chart')"
+    assert page.locator(first).input_value() == "test_accuracy"
+    assert not page.locator("#kinds").is_visible()  # its layers are of one kind
+    page.select_option("#experiment", label="stream")
+    assert page.locator(first).input_value() == "task_mean_test_accuracy"
+    assert page.locator("#final-kind").input_value() == "tasks"
+    band, line = page.evaluate(f"{final}.data.map(t => t.x)")
+    assert (line, band) == ([1, 2, 3], [1, 2, 3, 3, 2, 1])
+    assert page.evaluate(f"{final}.layout.xaxis.title.text") == "task"
+    page.select_option("#mode", "runs")
+    assert page.evaluate(f"{final}.data.map(t => t.x)") == [[1, 2, 3]] * 3
+    page.select_option("#experiment", label="transformer")
+    assert page.locator(first).input_value() == "test_loss"
+    assert page.locator(f"{first} >> option[value=task_mean_test_accuracy]").is_disabled()
+    charts = "[...document.querySelectorAll('#kind-charts .chart')]"
+    kinds = ["attention q, k, v", "attention output", "MLP", "head"]
+    assert page.evaluate(f"{charts}.map(c => c.layout.yaxis.title.text)") == [f"mean κ(W), {k} (log)" for k in kinds]
+    assert len({tuple(span) for span in page.evaluate(f"{charts}.map(c => c.layout.yaxis.range)")}) == 1
     page.context.close()
 
 

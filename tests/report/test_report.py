@@ -7,8 +7,10 @@ from html.parser import HTMLParser
 from math import exp, log
 from statistics import geometric_mean, median, stdev
 
+import numpy as np
 import pytest
 from figures.test_plot import odd_runs
+from results.beyond_runs import write_stream, write_transformer
 from synthetic_runs import write_kappa_stress, write_run
 
 from cmr_runner.commands.report import main
@@ -214,5 +216,41 @@ def test_text_is_judged_by_its_loss_and_perplexity(tmp_path, capsys):
     assert {"test_perplexity", "val_perplexity", "val_accuracy", "lr"} <= {one["id"] for one in payload["quantities"]}
     summary = (tmp_path / "report" / "summary.md").read_text()
     assert "| group | n | accuracy % | mean κ(W) |" in summary
-    assert "| group | n | nats per token | perplexity | accuracy % | validation % | mean κ(W) |" in summary
+    assert "| group | n | nats per character | validation nats | perplexity | accuracy % | mean κ(W) |" in summary
+    assert "| group | epoch | train loss | nats per character | validation nats | grad norm |" in summary
     assert ",test_perplexity,log," in (tmp_path / "report" / "summary.csv").read_text()
+
+
+def test_the_page_carries_kappa_by_kind_and_the_ends_of_tasks(tmp_path, capsys):
+    write_transformer(tmp_path, "cmr")
+    for seed in range(3):
+        write_stream(tmp_path, "none", seed=seed, epochs=6)
+    payload = payload_of(report(tmp_path))
+    stream, transformer = sorted(payload["experiments"], key=lambda one: one["name"])
+    assert transformer["kinds"] == [
+        f"kappa of {kind}" for kind in ("attention q, k, v", "attention output", "MLP", "head")
+    ]
+    assert set(transformer["kinds"]) <= {one["id"] for one in payload["quantities"]}
+    assert (stream["kinds"], stream["tasks"], transformer["tasks"]) == ([], True, False)
+    assert stream["headline"] == {
+        "id": "task_mean_test_accuracy",
+        "label": "test accuracy, mean over tasks (%)",
+        "log": False,
+        "unit": " %",
+    }
+    group = payload["groups"][stream["groups"][0]]
+    runs = [payload["runs"][i] for i in group["runs"]]
+    assert group["tasks"]["epochs"] == [1, 2, 3]
+    ends = [[run["curves"]["test_accuracy"][epoch] for epoch in (2, 4, 6)] for run in runs]
+    assert [run["tasks"]["curves"]["test_accuracy"] for run in runs] == ends
+    assert group["tasks"]["curves"]["test_accuracy"][0] == pytest.approx(np.mean(ends, axis=0), rel=1e-5)
+
+
+def test_a_stream_of_tasks_is_judged_by_its_mean_first_against_last(tmp_path, capsys):
+    folder = write_stream(tmp_path, "none", epochs=6)
+    report(tmp_path)
+    with (folder / "metrics.csv").open() as file:
+        accuracy = [100 * float(row["test_accuracy"]) for row in csv.DictReader(file)]
+    row = _table((tmp_path / "report" / "summary.md").read_text(), "stream")[0]
+    shown = [float(row[name]) for name in ("mean of tasks %", "first task %", "last task %")]
+    assert shown == pytest.approx([np.mean([accuracy[i] for i in (2, 4, 6)]), accuracy[2], accuracy[6]], abs=0.01)

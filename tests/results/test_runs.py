@@ -135,6 +135,26 @@ def test_nested_choices_of_one_method_do_not_part_it_from_the_others(tmp_path):
     assert len(settings(runs_of(tmp_path))) == 1
 
 
+def test_a_nested_choice_of_the_regulariser_varies_within_a_setting(tmp_path):
+    write_run(tmp_path, method="none", layers=1)
+    for method, layers in (("cmr", "weights"), ("cmr_by_head", "heads")):
+        folder = write_run(tmp_path, method=method, layers=1)
+        record = json.loads((folder / "run.json").read_text())
+        record["choices"]["layers@regularizer.layers"] = layers
+        (folder / "run.json").write_text(json.dumps(record))
+    (setting,) = settings(runs_of(tmp_path))
+    assert [group.label for group in setting.groups] == ["vanilla", "CMR", "CMR by head"]
+
+
+def test_settings_that_differ_by_a_key_of_one_of_them_have_different_names(tmp_path):
+    write_run(tmp_path, method="none", layers=1)
+    folder = write_run(tmp_path, method="cmr", layers=1)
+    record = json.loads((folder / "run.json").read_text())
+    record["config"]["trainer"]["extra"] = 1
+    (folder / "run.json").write_text(json.dumps(record))
+    assert len({setting.title for setting in settings(runs_of(tmp_path))}) == 2
+
+
 def test_a_method_of_a_later_revision_is_compared_with_vanilla_but_not_averaged_with_the_earlier(tmp_path):
     write_run(tmp_path, method="none", layers=1)
     for seed, revision in ((0, None), (1, 1)):

@@ -92,13 +92,16 @@ function runTrace(run, group, quantity) {
   };
 }
 
-function groupTraces(group, quantity) {
+// `view` turns a group or a run into what is drawn of it: as it is, epoch by epoch, or task by task.
+const byTask = (one) => ({ ...one, ...one.tasks });
+
+function groupTraces(group, quantity, view = (one) => one) {
   const runs = group.runs.filter(picked).map((i) => data.runs[i]);
   const complete = runs.filter((run) => run.complete);
   const asMean = byId("mode").value === "mean" && complete.length > 0 && complete.length === group.n;
   // Two seeds have no interval: they are drawn themselves.
   const single = asMean ? runs.filter((run) => !run.complete || group.n === 2) : runs;
-  return [...(asMean ? meanTraces(group, quantity) : []), ...single.map((run) => runTrace(run, group, quantity))];
+  return [...(asMean ? meanTraces(view(group), quantity) : []), ...single.map((run) => runTrace(view(run), group, quantity))];
 }
 
 function layout(title, log) {
@@ -127,21 +130,44 @@ const extremes = (values) => values.reduce(([a, b], x) => [Math.min(a, x), Math.
 
 const shortNumber = (x) => (x < 1e5 ? String(Number(x.toPrecision(2))) : x.toExponential(1).replace("e+", "e"));
 
+const curveTraces = (id) => experiment().groups.filter((i) => shownGroups.has(i)).flatMap((i) => groupTraces(data.groups[i], id));
+
 function drawPanel(panel) {
-  const quantity = quantityOf(panel.select.value);
-  const groups = experiment().groups.filter((i) => shownGroups.has(i)).map((i) => data.groups[i]);
-  const traces = groups.flatMap((group) => groupTraces(group, quantity.id));
-  const figure = layout(quantity.label, panel.log);
+  panel.button.textContent = panel.log ? "Linear axis" : "Log axis";
+  drawCurve(panel.chart, quantityOf(panel.select.value), panel.log);
+}
+
+// `scale` are traces whose logarithmic axis this chart shares.
+function drawCurve(target, quantity, log, scale = null) {
+  const traces = curveTraces(quantity.id);
+  const figure = layout(quantity.label, log);
   if (Math.max(0, ...traces.map((trace) => trace.x.at(-1) ?? 0)) <= 12) figure.xaxis.dtick = 1;
-  if (panel.log) Object.assign(figure.yaxis, logTicks(traces));
+  if (log) Object.assign(figure.yaxis, logTicks(scale ?? traces));
+  if (scale?.length) {
+    const [low, high] = extremes(scale.flatMap((trace) => trace.y).filter((y) => y > 0).map(Math.log10));
+    figure.yaxis.range = [low - 0.05 * (high - low) - 0.01, high + 0.05 * (high - low) + 0.01];
+  }
   if (printing) figure.width = PRINTED_WIDTH / 2 - 30;
   if (traces.length > 24) figure.hovermode = "closest";
   if (!traces.some((trace) => trace.y.some((y) => y !== null))) {
     figure.annotations = [{ text: "nothing is logged or picked", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }];
   }
-  panel.button.textContent = panel.log ? "Linear axis" : "Log axis";
-  panel.chart.setAttribute("aria-label", `${quantity.label} over epochs, ${experiment().name}`);
-  Plotly.react(panel.chart, traces, figure, CONFIG);
+  target.setAttribute("aria-label", `${quantity.label} over epochs, ${experiment().name}`);
+  Plotly.react(target, traces, figure, CONFIG);
+}
+
+function drawKinds() {
+  const kinds = experiment().kinds.map(quantityOf);
+  byId("kinds").hidden = !kinds.length;
+  const box = byId("kind-charts");
+  while (box.children.length > kinds.length) { Plotly.purge(box.lastChild.firstChild); box.lastChild.remove(); }
+  while (box.children.length < kinds.length) {
+    const chart = element("div", { className: "chart" });
+    chart.setAttribute("role", "img");
+    box.append(element("div", { className: "panel" }, chart));
+  }
+  const scale = kinds.flatMap((kind) => curveTraces(kind.id));
+  kinds.forEach((kind, i) => drawCurve(box.children[i].firstChild, kind, kind.log, scale));
 }
 
 function makePanel(first) {
@@ -207,7 +233,7 @@ function listGroups() {
 }
 
 const panels = FIRST_QUANTITIES.map((id) => (quantityOf(id) ?? data.quantities[0])?.id).filter(Boolean).map(makePanel);
-const drawCurves = () => panels.forEach(drawPanel);
+const drawCurves = () => { panels.forEach(drawPanel); drawKinds(); };
 const drawShown = () => { drawCurves(); drawFinal(); drawSpectra(); };
 const drawAll = () => { listGroups(); drawShown(); drawLayers(); };
 
@@ -215,8 +241,8 @@ function fillChoices() {
   const logged = experiment().groups.filter((i) => data.groups[i].layerEpochs.length).map((i) => [i, data.groups[i].label]);
   ["layer-group", "layer-group-2"].forEach((id) => byId(id).replaceChildren(...options(logged)));
   if (logged.length > 1) byId("layer-group-2").value = logged[1][0];
-  const word = experiment().headline.id === "test_accuracy" ? "accuracy" : "loss";
-  const kinds = [["groups", `${word} by group`], ["tradeoff", `${word} against κ`]];
+  const word = experiment().headline.id === "test_loss" ? "loss" : "accuracy";
+  const kinds = [...(experiment().tasks ? [["tasks", "accuracy by task"]] : []), ["groups", `${word} by group`], ["tradeoff", `${word} against κ`]];
   // A grid's own map comes first: a list of its groups says less.
   byId("final-kind").replaceChildren(...options([...gridKinds(experiment()), ...kinds, ...experiment().dependences.map((one) => [one.key, `${word} over ${one.key}`])]));
   byId("spectrum-layer").replaceChildren(...options(experiment().spectra.map((name, i) => [i, name])));
@@ -225,7 +251,20 @@ function fillChoices() {
   shownEpoch = null;
 }
 
+// A panel offers what the experiment logs; the first one follows what its task is judged by.
+function fitPanels() {
+  const { groups, headline } = experiment();
+  const logged = new Set(groups.flatMap((i) => data.groups[i].runs).flatMap((i) => Object.keys(data.runs[i].curves)));
+  panels.forEach(({ select }) => [...select.options].forEach((option) => { option.hidden = option.disabled = !logged.has(option.value); }));
+  const [first] = panels;
+  if (first && data.experiments.some((one) => one.headline.id === first.select.value)) {
+    first.select.value = headline.id;
+    first.log = headline.log;
+  }
+}
+
 function chooseExperiment() {
+  fitPanels();
   fillChoices();
   drawAll();
 }
@@ -256,6 +295,6 @@ addEventListener("afterprint", () => setPrinting(false));
 data.experiments.forEach((one) => one.groups.slice(0, MOST_GROUPS_AT_FIRST).forEach((i) => shownGroups.add(i)));
 byId("experiment").append(...options(data.experiments.map((one, i) => [i, one.name])));
 byId("experiment").addEventListener("change", chooseExperiment);
-byId("mode").addEventListener("change", drawCurves);
+byId("mode").addEventListener("change", () => { drawCurves(); drawFinal(); });
 ["layer-group", "layer-group-2"].forEach((id) => byId(id).addEventListener("change", drawLayers));
 pickedListeners.push(drawCurves);

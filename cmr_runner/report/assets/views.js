@@ -81,6 +81,12 @@ function gridLayout(figure, grid) {
   if (grid.paper) figure.shapes = [{ type: "rect", x0: column - 0.5, x1: column + 0.5, y0: row - 0.5, y1: row + 0.5, line: { color: "#D55E00", width: 3 } }];
 }
 
+function taskLayout(figure) {
+  const last = Math.max(1, ...visibleGroups().flatMap((group) => group.runs.map((i) => data.runs[i].tasks.epochs?.at(-1) ?? 1)));
+  Object.assign(figure.xaxis, { title: { text: "task" }, rangemode: "normal", dtick: Math.ceil(last / 12) });
+  Object.assign(figure.yaxis, { title: { text: "test accuracy at the end of the task (%)" } });
+}
+
 function drawFinal() {
   const kind = byId("final-kind").value;
   const target = byId("final-chart");
@@ -91,6 +97,7 @@ function drawFinal() {
   figure.hovermode = "closest";
   figure.hoverlabel.namelength = -1;
   if (grid) gridLayout(figure, grid);
+  else if (kind === "tasks") taskLayout(figure);
   else if (dependence) {
     const values = dependence.series.flatMap((series) => series.values).filter((x) => x > 0);
     const log = values.length && Math.max(...values) / Math.min(...values) >= 10 && dependence.series.every((s) => s.values.every((x) => x > 0));
@@ -102,7 +109,7 @@ function drawFinal() {
   } else {
     Object.assign(figure.xaxis, { title: { text: "final mean κ(W) (log)" }, type: "log", rangemode: "normal", exponentformat: "power" });
   }
-  const traces = grid ? [gridTrace(grid)] : dependence ? dependenceTraces(dependence) : pointTraces(kind);
+  const traces = grid ? [gridTrace(grid)] : kind === "tasks" ? visibleGroups().flatMap((group) => groupTraces(group, "test_accuracy", byTask)) : dependence ? dependenceTraces(dependence) : pointTraces(kind);
   figure.height = kind === "groups" ? Math.max(220, 90 + 24 * traces.length) : grid ? Math.max(260, 110 + 34 * grid.rows.length) : 420;
   if (printing) figure.width = PRINTED_WIDTH;
   target.style.height = `${figure.height}px`;
@@ -225,6 +232,7 @@ function openView() {
   const place = data.experiments.findIndex((one) => one.name === words.get("e"));
   if (place < 0) return;
   byId("experiment").value = place;
+  fitPanels();
   const groups = data.experiments[place].groups;
   const wanted = new Set((words.get("g") ?? "").split(".").filter(Boolean).map(Number));
   groups.forEach((i, at) => { wanted.has(at) ? shownGroups.add(i) : shownGroups.delete(i); });

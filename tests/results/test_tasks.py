@@ -1,0 +1,49 @@
+"""A stream of tasks: what is reached at the end of each."""
+
+import numpy as np
+import pytest
+
+from cmr_runner.results.by_task import by_task
+from cmr_runner.results.grouping import group_runs, headline, merit
+from cmr_runner.results.quantities import ACCURACY, TASK_MEAN
+from cmr_runner.results.reading import find_runs
+from cmr_runner.results.tasks import task_columns, task_ends
+
+from .beyond_runs import write_stream
+
+TASKS = np.array([0.0, 0, 0, 1, 1, 2, 2])
+ACCURACIES = np.array([0.1, 0.5, 0.8, 0.4, 0.6, 0.3, 0.1])
+
+
+def test_a_tasks_end_is_its_last_epoch_and_a_task_cut_short_has_none():
+    assert task_ends(TASKS).tolist() == [2, 4, 6]
+    assert task_ends(TASKS[:-1]).tolist() == [2, 4]
+    assert task_ends(TASKS[:2]).tolist() == [1]
+
+
+def test_the_mean_counts_each_task_once_at_its_end():
+    columns = task_columns({"task": TASKS, "test_accuracy": ACCURACIES})
+    mean, first = columns["task_mean_test_accuracy"], columns["task_first_test_accuracy"]
+    assert mean == pytest.approx([0.1, 0.5, 0.8, 0.6, 0.7, 1.7 / 3, 0.5])
+    assert np.isnan(first[:2]).all()
+    assert first[2:].tolist() == [0.8] * 5
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_stream_that_has_hardly_begun_is_no_error(rows):
+    columns = task_columns({"task": TASKS[:rows], "test_accuracy": ACCURACIES[:rows]})
+    assert columns["task_mean_test_accuracy"].tolist() == ACCURACIES[:rows].tolist()
+
+
+def test_groups_are_ranked_by_the_mean_over_tasks_and_seen_task_by_task(tmp_path):
+    write_stream(tmp_path, "none", epochs=6, target=(0.5, 9.0))
+    write_stream(tmp_path, "cmr", epochs=6, target=(0.9, 9.0))
+    write_stream(tmp_path, "l2", epochs=6, rows=6, status="interrupted")
+    runs, _ = find_runs([tmp_path])
+    vanilla, l2, cmr = group_runs(runs)
+    assert headline([vanilla]) is TASK_MEAN
+    assert merit(cmr) > merit(vanilla) > merit(l2)
+    (view,) = by_task(vanilla).complete
+    assert view.metrics["epoch"].tolist() == [1, 2, 3]
+    assert ACCURACY.values(view) == pytest.approx(ACCURACY.values(vanilla.runs[0])[[2, 4, 6]])
+    assert by_task(l2).partial[0].metrics["epoch"].tolist() == [1, 2]
