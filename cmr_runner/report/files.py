@@ -7,6 +7,7 @@ from cmr_runner.paper.reproduction import COMPARISON_HEADER, Comparison, reprodu
 from cmr_runner.paper.verdicts import RULE
 from cmr_runner.report.page import page
 from cmr_runner.results.details import epoch_header, epoch_rows, run_header, run_rows, time_text
+from cmr_runner.results.differences import DIFFERENCE_HEADER, DIFFERENCE_NOTE, differences
 from cmr_runner.results.grouping import Group, experiments
 from cmr_runner.results.reading import Run
 from cmr_runner.results.summary import TABLE_NOTE, summary_csv, summary_header, summary_rows
@@ -23,7 +24,7 @@ def write_report(
     texts = {
         "report.html": page(found, comparisons, notes, places, provenance),
         "summary.csv": summary_csv(found),
-        "summary.md": summary_markdown(found, comparisons),
+        "summary.md": summary_markdown(found, comparisons, differences(runs)),
     }
     out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
@@ -42,10 +43,17 @@ def summary_text(found: Sequence[tuple[str, Sequence[Group]]], comparisons: Sequ
     return "\n\n".join(parts)
 
 
-def summary_markdown(found: Sequence[tuple[str, Sequence[Group]]], comparisons: Sequence[Comparison]) -> str:
+def summary_markdown(
+    found: Sequence[tuple[str, Sequence[Group]]],
+    comparisons: Sequence[Comparison],
+    to_vanilla: Sequence[tuple[str, list[list[str]]]],
+) -> str:
     parts = ["# Results", f"Final values. {TABLE_NOTE}"]
     for name, groups in found:
         parts += [f"## {name}", markdown(summary_header(groups), summary_rows(groups))]
+    parts += ["# Difference to vanilla", DIFFERENCE_NOTE]
+    for name, rows in to_vanilla:
+        parts += [f"## {name}, less vanilla", markdown(DIFFERENCE_HEADER, rows)]
     parts += ["# Paper against measured", RULE]
     for one in comparisons:
         heading, *table = _comparison_text(one, markdown)

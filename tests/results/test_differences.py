@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from synthetic_runs import write_run
 
-from cmr_runner.results.differences import difference_rows, paired_differences
+from cmr_runner.results.differences import differences, paired_differences
 from cmr_runner.results.grouping import settings
 from cmr_runner.results.quantities import ACCURACY
 from cmr_runner.results.reading import find_runs
@@ -29,9 +29,9 @@ def test_a_method_is_compared_within_its_own_setting_and_has_an_interval_from_th
     for seed in (0, 1):
         write_run(tmp_path, method="none", seed=seed, lr=0.1, target=(0.2, 10.0))
         write_run(tmp_path, method="cmr", seed=seed, lr=0.1, target=(0.1, 2.0))
-    rows = {row[0]: row for row in difference_rows(settings(find_runs([tmp_path])[0]))}
-    assert rows.keys() == {"CMR, lr=0.001", "CMR, lr=0.1"}
-    better, worse = rows["CMR, lr=0.001"], rows["CMR, lr=0.1"]
-    assert (better[2][0], better[4]) == ("+", "3")
+    found = dict(differences(find_runs([tmp_path])[0]))
+    assert found.keys() == {"kappa_stress, lr=0.001", "kappa_stress, lr=0.1"}
+    (better,), (worse,) = found["kappa_stress, lr=0.001"], found["kappa_stress, lr=0.1"]
+    assert (better[0], better[2][0], better[4]) == ("CMR", "+", "3")
     assert " to " in better[3]
     assert (worse[2][0], worse[3:]) == ("-", ["–", "2"])
