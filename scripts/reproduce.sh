@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# Runs every experiment of docs/reproduction.md from nothing, then draws the figures and the report.
+# Runs every experiment of docs/reproduction.md and docs/beyond.md from nothing, then draws the figures and the report.
 # Finished runs are skipped and unfinished ones go on, so it can be stopped and started again at any time.
-#   scripts/reproduce.sh                          all of them, into outputs/paper
+#   scripts/reproduce.sh                          all of them, into outputs/paper and outputs/beyond
 #   scripts/reproduce.sh kappa_stress controls    only these
-#   CMR_OUTPUT=elsewhere scripts/reproduce.sh     somewhere else
+#   CMR_OUTPUT=elsewhere scripts/reproduce.sh     into elsewhere/paper and elsewhere/beyond
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-output=${CMR_OUTPUT:-outputs/paper}
+root=${CMR_OUTPUT:-outputs}
+paper=(kappa_stress standard_baselines ablation_terms controls ablation_mixing sweep_lambda_rho rivals sweep_lambda)
+paper+=(engines ablation_refresh ablation_every ablation_alpha2 ablation_batch ablation_epsilon ablation_sn rivals_sn)
+paper+=(diagnostics prescribed_kappa)
+# Those that end in _tune are where scripts/choose_lambda.py took the λ in conf/regularizer/<experiment>/ from.
+beyond=(plasticity_tune plasticity cifar_plain_tune cifar_plain cifar_plain_orthogonal cifar_vit_tune cifar_vit)
+beyond+=(cifar_resnet_tune cifar_resnet char_gpt_tune char_gpt)
 experiments=("$@")
-if [ $# -eq 0 ]; then
-  experiments=(kappa_stress standard_baselines ablation_terms controls ablation_mixing sweep_lambda_rho rivals)
-  experiments+=(sweep_lambda engines ablation_refresh ablation_every ablation_alpha2 ablation_batch ablation_epsilon ablation_sn rivals_sn diagnostics prescribed_kappa)
-fi
+[ $# -gt 0 ] || experiments=("${paper[@]}" "${beyond[@]}")
 
 # Rounding depends on the vector instructions, and training magnifies it. The committed results were made with AVX2, which
 # nearly every x86 machine has; without these lines one with AVX-512 gives other digits.
@@ -20,10 +23,12 @@ export ATEN_CPU_CAPABILITY=avx2
 export MKL_ENABLE_INSTRUCTIONS=AVX2
 export ONEDNN_MAX_CPU_ISA=AVX2  # convolutions
 
-mkdir -p "$output"
 failed=0
 for experiment in "${experiments[@]}"; do
   began=$SECONDS
+  output=$root/paper
+  [[ " ${beyond[*]} " != *" $experiment "* ]] || output=$root/beyond
+  mkdir -p "$output"
   log=$output/$experiment.log
   # One thread per job, as many jobs as cores, as for the committed results: rounding depends on it.
   if cmr-run -m "experiment=$experiment" "output_root=$output" threads=1 hydra/launcher=joblib >"$log" 2>&1; then
@@ -35,6 +40,6 @@ for experiment in "${experiments[@]}"; do
   echo "$experiment: $state after $((SECONDS - began)) s, $(ls -d "$output/$experiment"/*/ 2>/dev/null | wc -l) runs"
 done
 
-cmr-plot "$output" --out outputs/figures
-cmr-report "$output" --out outputs/report
+cmr-plot "$root" --out "$root/figures"
+cmr-report "$root" --out "$root/report"
 exit $failed

@@ -1,6 +1,6 @@
 """Run committed runs again, from nothing, and compare what they write with what is committed.
 
-    python scripts/same_again.py                              the fastest run of each experiment in outputs/paper
+    python scripts/same_again.py                              the fastest run of each committed experiment
     python scripts/same_again.py outputs/paper/rivals/l2-*    these
 
 A run is named by its directory: its run.json says what to run. Prints one line per run, `equal` where metrics.csv
@@ -23,12 +23,12 @@ from cmr_runner.runs.columns import LAYERS, METRICS, SPECTRA, TIME_COLUMNS
 from cmr_runner.runs.identity import leaves
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMITTED = ROOT / "outputs" / "paper"
+COMMITTED = ROOT / "outputs"
 
 
 def quickest_runs(committed: Path) -> list[Path]:
     runs: dict[str, list[Path]] = {}
-    for path in committed.glob("*/*/run.json"):
+    for path in committed.glob("*/*/*/run.json"):  # below paper/ and beyond/
         runs.setdefault(path.parent.parent.name, []).append(path.parent)
     return [min(runs[experiment], key=_seconds) for experiment in sorted(runs)]
 
