@@ -37,7 +37,8 @@ def spectrum_figures(setting: Setting) -> Iterator[Drawing]:
     after = [layer_spectra(group, "after") for group in groups]
     for axes, name in zip(grid.flat, shown, strict=False):
         if alike:
-            axes.plot(*before[0].get(name, NOTHING), color=GREY, linewidth=2.2, alpha=0.6, label="before")
+            first = next((spectra[name] for spectra in before if name in spectra), NOTHING)
+            axes.plot(*first, color=GREY, linewidth=2.2, alpha=0.6, label="before")
         for group, start, spectra in zip(groups, before, after, strict=True):
             if not alike:
                 axes.plot(*start.get(name, NOTHING), color=group.look.color, linewidth=2.2, alpha=0.35)

@@ -147,7 +147,7 @@ def _run_table(runs: Sequence[Run]) -> str:
     quantities = [q for q in RUN_QUANTITIES if any(q.column in run.metrics for run in runs)]
     # What came of it before what it was: with many fields the right end is out of sight.
     columns = ["run", "status", "last epoch", *(q.heading for q in quantities), *fields]
-    head = "".join(map(_sort_heading, columns))
+    head = "".join(_sort_heading(key, key in fields) for key in columns)
     body = "".join(_run_row(i, run, fields, quantities) for i, run in enumerate(runs))
     tick = '<th scope="col"><span class="hidden">in charts</span></th>'
     table = f'<table id="runs"><thead><tr>{tick}{head}</tr></thead><tbody>{body}</tbody></table>'
@@ -156,9 +156,10 @@ def _run_table(runs: Sequence[Run]) -> str:
     return f'<div class="filters" id="column-filters">{filters}</div>{scrolled(table)}'
 
 
-def _sort_heading(key: str) -> str:
+def _sort_heading(key: str, field: bool) -> str:
+    kind = ' class="field"' if field else ""
     button = f'<button type="button">{escape(symbol(key))}</button>'
-    return f'<th scope="col" aria-sort="none" title="{escape(key)}">{button}</th>'
+    return f'<th{kind} scope="col" aria-sort="none" title="{escape(key)}">{button}</th>'
 
 
 def _run_row(place: int, run: Run, fields: Sequence[str], quantities: Sequence[Any]) -> str:
@@ -170,7 +171,7 @@ def _run_row(place: int, run: Run, fields: Sequence[str], quantities: Sequence[A
     cells += [_value_cell(word, word) for word in (run.ending, last)]
     cells += [_value_cell(f"{x:.4g}" if math.isfinite(x) else "", repr(x)) for x in finals]
     words = [value_text(run.fields[key]) if key in run.fields else "" for key in fields]
-    cells += [_value_cell(word, word) for word in words]
+    cells += [_value_cell(word, word, "field") for word in words]
     title = f' title="{escape(run.error)}"' if run.error else ""
     tick = f'<td><input type="checkbox" checked data-run="{place}" aria-label="{escape(run.name)} in charts"></td>'
     return f'<tr class="{escape(run.ending.replace(" ", "-"))}"{title}>{tick}{"".join(cells)}</tr>'

@@ -138,9 +138,9 @@ function drawPanel(panel) {
 }
 
 // `scale` are traces whose logarithmic axis this chart shares.
-function drawCurve(target, quantity, log, scale = null) {
+function drawCurve(target, quantity, log, title = quantity.label, scale = null) {
   const traces = curveTraces(quantity.id);
-  const figure = layout(quantity.label, log);
+  const figure = layout(title, log);
   if (Math.max(0, ...traces.map((trace) => trace.x.at(-1) ?? 0)) <= 12) figure.xaxis.dtick = 1;
   if (log) Object.assign(figure.yaxis, logTicks(scale ?? traces));
   if (scale?.length) {
@@ -160,14 +160,18 @@ function drawKinds() {
   const kinds = experiment().kinds.map(quantityOf);
   byId("kinds").hidden = !kinds.length;
   const box = byId("kind-charts");
-  while (box.children.length > kinds.length) { Plotly.purge(box.lastChild.firstChild); box.lastChild.remove(); }
+  while (box.children.length > kinds.length) { Plotly.purge(box.lastChild.lastChild); box.lastChild.remove(); }
   while (box.children.length < kinds.length) {
     const chart = element("div", { className: "chart" });
     chart.setAttribute("role", "img");
-    box.append(element("div", { className: "panel" }, chart));
+    box.append(element("div", { className: "panel" }, element("b"), chart));
   }
   const scale = kinds.flatMap((kind) => curveTraces(kind.id));
-  kinds.forEach((kind, i) => drawCurve(box.children[i].firstChild, kind, kind.log, scale));
+  kinds.forEach((kind, i) => {
+    const [heading, chart] = box.children[i].children;
+    heading.textContent = kind.label;
+    drawCurve(chart, kind, kind.log, "mean κ(W)", scale);
+  });
 }
 
 function makePanel(first) {
@@ -183,13 +187,15 @@ function makePanel(first) {
   return panel;
 }
 
+// Both maps have the same rows: the layers that one of the two groups logs.
 function drawLayers() {
-  drawLayerMap(byId("layer-map"), data.groups[byId("layer-group").value]);
-  drawLayerMap(byId("layer-map-2"), data.groups[byId("layer-group-2").value]);
+  const pair = ["layer-group", "layer-group-2"].map((id) => data.groups[byId(id).value]);
+  const rows = experiment().layers.map((_, i) => i).filter((i) => pair.some((group) => group?.kappa[i].some((k) => k > 0)));
+  ["layer-map", "layer-map-2"].forEach((id, i) => drawLayerMap(byId(id), pair[i], rows));
 }
 
-function drawLayerMap(target, group) {
-  const names = experiment().layers;
+function drawLayerMap(target, group, rows) {
+  const names = rows.map((i) => experiment().layers[i]);
   const all = experiment().groups.flatMap((i) => data.groups[i].kappa.flat()).filter((k) => k > 0).map(Math.log10);
   if (!group || !all.length) {
     Plotly.purge(target);
@@ -207,9 +213,10 @@ function drawLayerMap(target, group) {
   if (printing) figure.width = PRINTED_WIDTH / 2 - 30;
   target.style.height = `${figure.height}px`;
   target.setAttribute("aria-label", `κ of every layer, ${group.label}`);
+  const kappa = rows.map((i) => group.kappa[i]);
   Plotly.react(target, [{
-    type: "heatmap", x: group.layerEpochs, y: names, z: group.kappa.map((row) => row.map((k) => (k > 0 ? Math.log10(k) : null))),
-    customdata: group.kappa, colorscale: "Cividis", zmin: low, zmax: high > low ? high : low + 1,
+    type: "heatmap", x: group.layerEpochs, y: names, z: kappa.map((row) => row.map((k) => (k > 0 ? Math.log10(k) : null))),
+    customdata: kappa, colorscale: "Cividis", zmin: low, zmax: high > low ? high : low + 1,
     hovertemplate: "%{y}, epoch %{x}: κ = %{customdata:.4~g}<extra></extra>",
     colorbar: { title: { text: "κ(W)" }, tickvals: steps, ticktext: steps.map((x) => shortNumber(10 ** x)) },
   }], figure, CONFIG);
