@@ -81,8 +81,8 @@ CASES = {
     ),
     # Those of the experiments of docs/beyond.md, as conf/experiment/ has them.
     "cifar_plain": Case(
-        "cifar_plain: 32 layers of width 8, no norms, no skips, batch 64",
-        lambda: ResNet((3, 32, 32), CLASSES, depth=32, width=8, norm="none", skips=False),
+        "cifar_plain: 20 layers of width 8, no norms, no skips, batch 64",
+        lambda: ResNet((3, 32, 32), CLASSES, depth=20, width=8, norm="none", skips=False),
         images(64, 3, 32, 32),
     ),
     "cifar_resnet": Case(
