@@ -1,6 +1,7 @@
 """The report as a page on this machine that follows the runs: it asks for their digest and reloads when it changes."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -42,6 +43,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, kind: str, text: str) -> None:
         content = text.encode()
+        with suppress(ConnectionError):  # a browser that reloads leaves the old answer half read
+            self._answer(kind, content)
+
+    def _answer(self, kind: str, content: bytes) -> None:
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))

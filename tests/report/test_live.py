@@ -1,14 +1,38 @@
 """cmr-report --serve: a page on loopback that follows the runs."""
 
+import socket
+import struct
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 
 import pytest
 from synthetic_runs import write_run
 
+from cmr_runner.report.live import LiveServer
+
 from .test_browser import CHROMIUM, browser, playwright  # noqa: F401 (a fixture)
+
+
+def test_a_browser_that_leaves_in_the_middle_is_no_trouble(capfd):
+    large = "x" * 50_000_000  # more than any socket's buffer holds
+    with LiveServer(lambda: large, lambda: "state") as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        with socket.create_connection(server.server_address) as visitor:
+            visitor.sendall(f"GET / HTTP/1.1\r\nHost: {server.address.split('/')[2]}\r\n\r\n".encode())
+            visitor.recv(100)
+            visitor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # cut, not closed
+        with urllib.request.urlopen(f"{server.address}state") as answer:
+            assert answer.read() == b"state"
+        server.shutdown()
+        thread.join()
+    for worker in threading.enumerate():
+        if worker is not threading.current_thread():
+            worker.join(10)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.fixture
