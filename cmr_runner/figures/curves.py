@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, epoch_axis, legend_above, log_axis, name_y, new_figure
 from cmr_runner.results.grouping import Group, merit
 from cmr_runner.results.methods import PALE, looks
-from cmr_runner.results.quantities import Quantity
+from cmr_runner.results.quantities import SINGULAR, Quantity
 from cmr_runner.results.reading import Run
 from cmr_runner.results.seed_curves import seed_matrix
 from cmr_runner.results.statistics import LEAST_SEEDS, t_band
@@ -33,9 +33,16 @@ def draw_curves(axes: Axes, groups: Sequence[Group], quantity: Quantity) -> None
     name_y(axes, quantity.axis_label)
     if _drawn(axes):
         if quantity.log:
+            end_at_singular(axes, quantity)
             log_axis(axes)
     else:
         axes.text(0.5, 0.5, f"{quantity.column}\nis not logged", transform=axes.transAxes, ha="center", va="center")
+
+
+def end_at_singular(axes: Axes, quantity: Quantity) -> None:
+    """End an axis of κ where its numbers end to mean anything, or the others would be a flat line."""
+    if quantity.is_kappa and axes.dataLim.y1 > SINGULAR:
+        axes.set_ylim(min(axes.dataLim.minposy, 1.0) / 2, SINGULAR)
 
 
 def highlighted(groups: Sequence[Group], most: int = MOST_LINES) -> list[Group]:
@@ -81,6 +88,7 @@ def small_multiples(groups: Sequence[Group], quantity: Quantity) -> Figure:
         draw_group(axes, group, quantity)
         axes.set_title(textwrap.fill(legend_label(group), 120 // columns), loc="left", fontsize=7, pad=2)
     if quantity.log:
+        end_at_singular(grid[0, 0], quantity)
         log_axis(grid[0, 0])
     for axes in grid.flat[len(groups) :]:
         axes.set_visible(False)
@@ -149,12 +157,18 @@ def curve_note(groups: Sequence[Group], *quantities: Quantity) -> str:
         said.append("Thin lines: the two seeds.")
     if counts <= {0, 1} and 1 in counts:
         said.append("One seed each, no interval.")
+    if any(quantity.is_kappa and _singular(groups, quantity) for quantity in quantities):
+        said.append("The axis of κ ends at 10¹⁶, beyond which a matrix is singular in float64.")
     endings = {ending for group in groups for ending in group.endings}
     if "diverged" in endings:
         said.append("×: diverged.")
     if endings - {"diverged"}:
         said.append(f"Thin line with ▶: {' or '.join(sorted(endings - {'diverged'}))}, not in the mean.")
     return " ".join(said)
+
+
+def _singular(groups: Sequence[Group], quantity: Quantity) -> bool:
+    return any((quantity.values(run) > SINGULAR).any() for group in groups for run in group.runs)
 
 
 def _has(groups: Sequence[Group], method: str) -> bool:

@@ -31,5 +31,5 @@ def kind_figures(setting: Setting) -> Iterator[Drawing]:
     for axes in grid[:, 0]:
         axes.set_ylabel(KAPPA.axis_label)
     legend_above(figure, grid[0, 0])
-    note = f"κ(W): mean over the layers of a kind. {curve_note(groups, KAPPA)}{heads_note(groups)}"
+    note = f"κ(W): mean over the layers of a kind. {curve_note(groups, *quantities)}{heads_note(groups)}"
     yield Drawing("kinds", figure, note)

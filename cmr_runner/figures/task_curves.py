@@ -1,14 +1,15 @@
 """A stream of tasks: whether a network still learns the last of them as well as the first."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from cmr_runner.figures.curves import curve_note, draw_curves, highlighted
+from cmr_runner.figures.curves import curve_note, draw_curves, over_grey
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, name_y, new_figure
 from cmr_runner.results.by_task import by_task
 from cmr_runner.results.grouping import Group, Setting, merit
+from cmr_runner.results.methods import PALE
 from cmr_runner.results.quantities import ACCURACY, FIRST_TASK, LAST_TASK
 from cmr_runner.results.statistics import mean
 from cmr_runner.results.tasks import TASK
@@ -27,7 +28,9 @@ def task_figures(setting: Setting) -> Iterator[Drawing]:
     left.set_xlim(0.5, left.dataLim.x1 + 0.5)
     left.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     name_y(left, "test accuracy at the end of the task (%)")
-    draw_first_and_last(right, ranked)
+    chosen, muted = over_grey(groups)
+    colors = {group.label: group.look.color for group in chosen} | {group.label: PALE for group in muted}
+    draw_first_and_last(right, ranked, colors)
     legend_above(figure, left)
     note = (
         f"Left: {_lowered(curve_note(groups, ACCURACY))} Right: ○ after the first task, ● after the last; small: seeds."
@@ -35,11 +38,10 @@ def task_figures(setting: Setting) -> Iterator[Drawing]:
     yield Drawing("tasks", figure, f"{note} Best mean over tasks first.")
 
 
-def draw_first_and_last(axes: Axes, groups: Sequence[Group]) -> None:
+def draw_first_and_last(axes: Axes, groups: Sequence[Group], colors: Mapping[str, str]) -> None:
     """A row per group: from what it reached on the first task to what it reached on the last."""
-    shown = {group.label: group.look for group in highlighted(groups)}
     for place, group in enumerate(groups):
-        color = shown.get(group.label, group.look).color
+        color = colors[group.label]
         ends = [group.final(quantity) for quantity in (FIRST_TASK, LAST_TASK)]
         axes.plot([mean(values) for values in ends], [place, place], color=color, linewidth=1)
         for values, face in zip(ends, ("white", color), strict=True):

@@ -38,7 +38,11 @@ class Quantity:
         """Student's interval knows no bounds; a percentage does, and no κ is below 1."""
         if self.factor == 100.0:
             return np.clip(band, 0.0, 100.0)
-        return np.maximum(band, 1.0) if self.column.startswith("kappa") else band
+        return np.maximum(band, 1.0) if self.is_kappa else band
+
+    @property
+    def is_kappa(self) -> bool:
+        return self.column.startswith("kappa")
 
     @property
     def heading(self) -> str:
@@ -47,6 +51,10 @@ class Quantity:
     @property
     def axis_label(self) -> str:
         return f"{self.label} (log)" if self.log else self.label
+
+
+# 1 ÷ the precision of float64: what lies beyond is rounding, and the matrix is singular.
+SINGULAR = 1e16
 
 
 class LayerMedian(Quantity):

@@ -11,6 +11,7 @@ from cmr_runner.commands.plot import main, state, watch
 from cmr_runner.figures.comparison import comparison_figures
 from cmr_runner.figures.style import log_axis, new_figure
 from cmr_runner.figures.task_curves import task_figures
+from cmr_runner.figures.training_curves import training_curves
 from cmr_runner.results.grouping import comparable_sets, compared_sets, group_runs, merit
 from cmr_runner.results.reading import find_runs
 
@@ -95,6 +96,15 @@ def test_a_stream_of_tasks_is_drawn_by_default_task_by_task(tmp_path, capsys):
     (drawing,) = task_figures(setting)
     lines = [line for line in drawing.figure.axes[0].lines if len(line.get_xdata()) == 4]
     assert [line.get_xdata().tolist() for line in lines] == [[1, 2, 3, 4]] * 2
+
+
+def test_an_axis_of_kappa_ends_where_a_matrix_is_singular_and_says_so(tmp_path):
+    write_run(tmp_path, "lost", "l2", layers=1, init="glorot_uniform", target=(0.5, 1e40))
+    write_run(tmp_path, "lost", "none", layers=1, init="glorot_uniform")
+    (setting,) = comparable_sets(find_runs([tmp_path])[0])
+    (drawing,) = training_curves(setting)
+    assert drawing.figure.axes[2].get_ylim()[1] == 1e16
+    assert "ends at 10¹⁶" in drawing.note
 
 
 def test_an_interval_ends_where_the_quantity_does(tmp_path):
