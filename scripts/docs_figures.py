@@ -31,6 +31,8 @@ FIGURES = {
     "sweep_lambda_activity": ("activity", "sweep_lambda/activity"),
     "sweep_lambda_dependence": ("dependence", "sweep_lambda/dependence-lam"),
     "ablation_mixing": ("curves", "ablation_mixing/curves"),
+    "plasticity_tasks": ("tasks", "plasticity/tasks"),
+    "cifar_plain": ("comparison", "cifar_plain/comparison"),
 }
 
 

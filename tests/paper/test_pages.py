@@ -32,7 +32,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 6), ("docs/reproduction.md", 200)])
+@pytest.mark.parametrize(("page", "least"), [("README.md", 6), ("docs/reproduction.md", 200), ("docs/beyond.md", 30)])
 def test_the_numbers_of_a_row_are_of_one_row_that_cmr_report_prints(
     page: str, least: int, tables: list[list[str]]
 ) -> None:
@@ -44,7 +44,7 @@ def test_the_numbers_of_a_row_are_of_one_row_that_cmr_report_prints(
     assert wrong == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md", "docs/beyond.md"])
 def test_every_figure_on_a_page_is_one_that_the_script_draws(page: str) -> None:
     shown = set(re.findall(r"figures/(\w+)\.png", (ROOT / page).read_text()))
     script = (ROOT / "scripts" / "docs_figures.py").read_text()
