@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cmr_runner.results.layer_kinds import kinds_in, row_kinds
+from cmr_runner.results.layer_kinds import ORDER
 from cmr_runner.results.reading import Run
 from cmr_runner.results.tasks import FIRST, MEAN
 
@@ -75,10 +75,10 @@ class KindKappa(Quantity):
         return self.column.removeprefix(KIND_PREFIX)
 
     def values(self, run: Run) -> np.ndarray:
-        return _over_layers(run, "kappa", np.mean, row_kinds(run) == self.kind)
+        return _over_layers(run, "kappa", np.mean, run.layer_kinds == self.kind)
 
     def logged(self, run: Run) -> bool:
-        return "kappa" in run.layers and bool((row_kinds(run) == self.kind).any())
+        return "kappa" in run.layers and bool((run.layer_kinds == self.kind).any())
 
 
 def _over_layers(
@@ -96,7 +96,8 @@ KIND_PREFIX = "kappa of "
 
 def kind_quantities(runs: Sequence[Run]) -> list[KindKappa]:
     """κ of each kind of layer that the runs have; none where all layers are of one kind."""
-    kinds = kinds_in(runs)
+    found = {kind for run in runs for kind in run.layer_kinds}
+    kinds = [kind for kind in ORDER if kind in found]
     return [KindKappa(f"{KIND_PREFIX}{kind}", f"mean κ(W), {kind}", log=True) for kind in kinds if len(kinds) > 1]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from cmr_runner.results.layer_kinds import row_kinds
 from cmr_runner.results.memory import Memory, stamp
 from cmr_runner.results.tasks import task_columns
 from cmr_runner.runs.columns import LAYERS, METRICS, RUN_FILE, SPECTRA, TABLES, TEXT_COLUMNS
@@ -140,6 +141,11 @@ class Run:
     @cached_property
     def layers(self) -> Columns:
         return read_columns(self.path / LAYERS)
+
+    @cached_property
+    def layer_kinds(self) -> np.ndarray:
+        """The kind of each row of `layers`."""
+        return row_kinds(self.layers.data)
 
     @cached_property
     def spectra(self) -> Columns:
