@@ -12,7 +12,7 @@ from cmr_runner.results.grouping import GRID_KEYS, Group, dependences, headline,
 from cmr_runner.results.layer_columns import layer_history, layer_matrix, layer_names, short_name
 from cmr_runner.results.quantities import ACCURACY, QUANTITIES, Quantity, kind_quantities
 from cmr_runner.results.reading import Run, value_text
-from cmr_runner.results.seed_curves import seed_matrix
+from cmr_runner.results.seed_curves import seed_matrices
 from cmr_runner.results.statistics import LEAST_SEEDS, t_band
 from cmr_runner.results.tasks import TASK
 
@@ -176,13 +176,15 @@ def _mean_curves(group: Group, quantities: Sequence[Quantity]) -> tuple[np.ndarr
     """Centre, lower and upper bound of each quantity over the complete runs."""
     if not group.complete:
         return np.array([]), {}
+    epochs, values = seed_matrices(group.complete, quantities)
+    some = np.isfinite(values).any(axis=(1, 2))
+    shown = [quantity for quantity, finite in zip(quantities, some, strict=True) if finite]
+    bands = {log: np.array(t_band(values[some].swapaxes(0, 1), log)) for log in (False, True)}
     curves = {}
-    for quantity in quantities:
-        epochs, values = seed_matrix(group.complete, quantity)
-        if np.isfinite(values).any():
-            middle, *band = t_band(values, quantity.log)
-            bounds = quantity.within_bounds(np.array(band)) if group.n >= LEAST_SEEDS else ()
-            curves[quantity.column] = [rounded(line) for line in (middle, *bounds)]
+    for place, quantity in enumerate(shown):
+        middle, *band = bands[quantity.log][:, place]
+        bounds = quantity.within_bounds(np.array(band)) if group.n >= LEAST_SEEDS else ()
+        curves[quantity.column] = [rounded(line) for line in (middle, *bounds)]
     return epochs, curves
 
 

@@ -1,5 +1,6 @@
 """What stands behind the summary: every group epoch by epoch, and every run by its end."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,7 +9,7 @@ from cmr_runner.results.grouping import Group
 from cmr_runner.results.numerals import number
 from cmr_runner.results.quantities import BY_EPOCH, TRAIN_LOSS, Quantity
 from cmr_runner.results.reading import Run, value_text
-from cmr_runner.results.seed_curves import seed_matrix
+from cmr_runner.results.seed_curves import seed_matrices
 from cmr_runner.results.summary import Cell, judged_by, shown_quantities
 
 
@@ -27,9 +28,9 @@ def epoch_rows(groups: Sequence[Group]) -> list[list[str]]:
     for group in groups:
         if not group.complete:
             continue
-        curves = [seed_matrix(group.complete, quantity) for quantity in quantities]
-        for place, epoch in enumerate(curves[0][0]):
-            cells = [Cell(q, _finite(values[:, place])) for q, (_, values) in zip(quantities, curves, strict=True)]
+        epochs, curves = seed_matrices(group.complete, quantities)
+        for place, epoch in enumerate(epochs):
+            cells = [Cell(q, _finite(values[:, place])) for q, values in zip(quantities, curves, strict=True)]
             rows.append([group.label, f"{epoch:g}", *(cell.text for cell in cells)])
     return rows
 
@@ -64,4 +65,4 @@ def _by_epoch(groups: Sequence[Group]) -> list[Quantity]:
 
 
 def _finite(values: np.ndarray) -> tuple[float, ...]:
-    return tuple(float(value) for value in values if np.isfinite(value))
+    return tuple(value for value in values.tolist() if math.isfinite(value))

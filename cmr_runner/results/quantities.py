@@ -81,14 +81,17 @@ class KindKappa(Quantity):
         return "kappa" in run.layers and bool((run.layer_kinds == self.kind).any())
 
 
-def _over_layers(
-    run: Run, column: str, join: Callable[[np.ndarray], Any], among: np.ndarray | None = None
-) -> np.ndarray:
+def _over_layers(run: Run, column: str, join: Callable[..., Any], among: np.ndarray | None = None) -> np.ndarray:
     """A column of layers.csv joined over layers, of all rows or of those `among` them, at each epoch of metrics.csv."""
     epochs, values = run.layers["epoch"], run.layers[column]
-    usable = np.isfinite(values) if among is None else np.isfinite(values) & among
-    logged = (usable & (epochs == epoch) for epoch in run.metrics["epoch"])
-    return np.array([join(values[rows]) if rows.any() else np.nan for rows in logged])
+    usable = np.flatnonzero(np.isfinite(values) if among is None else np.isfinite(values) & among)
+    usable = usable[np.argsort(epochs[usable], kind="stable")]
+    begin, end = (np.searchsorted(epochs[usable], run.metrics["epoch"], side) for side in ("left", "right"))
+    counts = end - begin
+    if len(counts) and counts[0] and (counts == counts[0]).all():  # every layer at every epoch: a matrix
+        return join(values[usable[begin[:, None] + np.arange(counts[0])]], axis=1)
+    parts = (values[usable[first:last]] for first, last in zip(begin, end, strict=True))
+    return np.array([join(part) if len(part) else np.nan for part in parts])
 
 
 KIND_PREFIX = "kappa of "

@@ -306,9 +306,14 @@ def run_notes(runs: Iterable[Run]) -> list[str]:
 
 def value_text(value: Any) -> str:
     """A configuration value as a person types it; 1 and 1.0 are the same value."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:.12g}"
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
+    return f"{value:.12g}" if isinstance(value, int | float) else json.dumps(value)
+
+
+_WORDS = {None: "null", True: "true", False: "false"}
 
 
 def varying_fields(runs: Sequence[Run]) -> list[str]:
@@ -351,9 +356,9 @@ def _column(name: str, cells: Sequence[str]) -> np.ndarray:
     if name in TEXT_COLUMNS:
         return np.array(cells, dtype=object)
     try:
-        return np.array(cells, dtype=float)
+        return np.array([float(cell or "nan") for cell in cells])
     except ValueError:
-        return np.array([_number(cell) for cell in cells], dtype=float)
+        return np.array([_number(cell) for cell in cells])
 
 
 def _number(cell: str) -> float:

@@ -28,42 +28,60 @@ def mean(values: Sequence[float]) -> float:
 
 def centre(values: Sequence[float], log: bool) -> float:
     """Arithmetic mean, or geometric mean on a logarithmic scale."""
-    return float(_from_scale(np.mean(_to_scale(values, log)), log)) if len(values) else math.nan
+    return float(_from_scale(_mean(_scaled(values, log)), log)) if len(values) else math.nan
 
 
 def spread(values: Sequence[float], log: bool) -> float:
     """Standard deviation with n − 1 in the denominator; on a logarithmic scale the factor it stands for. nan for
     fewer than two values."""
-    return float(_from_scale(np.std(_to_scale(values, log), ddof=1), log)) if len(values) > 1 else math.nan
+    return float(_from_scale(_deviation(_scaled(values, log)), log)) if len(values) > 1 else math.nan
 
 
 def t_interval(values: Sequence[float], log: bool) -> tuple[float, float]:
     """Student's 95 % interval of the centre over seeds; (nan, nan) for fewer than three."""
-    _, low, high = t_band(np.reshape(values, (-1, 1)), log)
-    return float(low[0]), float(high[0])
+    if len(values) < LEAST_SEEDS:
+        return math.nan, math.nan
+    scaled = _scaled(values, log)
+    middle, half = _mean(scaled), t_quantile(len(scaled) - 1) * _deviation(scaled) / math.sqrt(len(scaled))
+    return float(_from_scale(middle - half, log)), float(_from_scale(middle + half, log))
 
 
 def t_band(values: np.ndarray, log: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Centre and Student's 95 % interval over the rows of `values` (seeds × points); no interval below three seeds.
+    """Centre and Student's 95 % interval over the first axis of `values`, the seeds; no interval below three of them.
 
     A point where any seed is not finite has no centre: leaving that seed out there would draw a different group.
     """
     scaled = _to_scale(values, log)
     scaled = np.where(np.isfinite(scaled), scaled, np.nan)  # an infinite κ(J) would be subtracted from itself
     n = len(scaled)
-    middle = scaled.mean(axis=0) if n else np.full(scaled.shape[1], np.nan)
+    middle = scaled.mean(axis=0) if n else np.full(scaled.shape[1:], np.nan)
     half = np.full_like(middle, np.nan)
     if n >= LEAST_SEEDS:
         half = t_quantile(n - 1) * np.std(scaled, axis=0, ddof=1) / math.sqrt(n)
     return _from_scale(middle, log), _from_scale(middle - half, log), _from_scale(middle + half, log)
 
 
-def _to_scale(values: Sequence[float] | np.ndarray, log: bool) -> np.ndarray:
-    array = np.asarray(values, dtype=float)
+def _to_scale(values: np.ndarray, log: bool) -> np.ndarray:
     if not log:
-        return array
+        return values
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(array > 0, np.log(array), np.nan)
+        return np.where(values > 0, np.log(values), np.nan)
+
+
+# For the few seeds of one cell of a table, numpy's calls would cost far more than the arithmetic.
+
+
+def _scaled(values: Sequence[float], log: bool) -> list[float]:
+    return [math.log(value) if value > 0 else math.nan for value in values] if log else list(values)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    middle = _mean(values)
+    return math.sqrt(sum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 def _from_scale(values: np.ndarray | float, log: bool) -> np.ndarray:
