@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
 import sys
 import traceback
 import warnings
@@ -27,7 +28,7 @@ from cmr_runner.commands.places import check_below, output_root
 from cmr_runner.commands.progress import Progress
 from cmr_runner.commands.settings import Mistake, settings_of
 from cmr_runner.commands.signals import STOP
-from cmr_runner.commands.streams import say
+from cmr_runner.commands.streams import discard, say
 from cmr_runner.commands.sweep import PastHydra, SweepCallback, report_text, sweep_exit_code
 from cmr_runner.commands.torchrun import end_process, execute_together, processes
 from cmr_runner.runs.directory import RunDirectory
@@ -232,6 +233,9 @@ def _run_hydra() -> None:
 
 def _explain(error: Exception, overrides: list[str]) -> int:
     """Say in one line what stopped Hydra itself, and the exit code for it."""
+    if isinstance(error, BrokenPipeError):  # whoever read its --help has gone: there is no one to tell
+        discard(sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     line = mistakes.explain(error, overrides)
     if line:
         return _complain(line, 2)

@@ -17,7 +17,7 @@ def mend() -> None:
     """Open the standard streams that this process was started without, or its next file would become one of them."""
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
-            _discard(descriptor)
+            discard(descriptor)
             setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 (for the life of the process)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -31,7 +31,7 @@ def say(text: str, stream: TextIO | None = None) -> None:
         place = ERASE if os.environ.get(LIVE_VARIABLE) and stream.isatty() else ""
         print(f"{place}{text}\n", end="", file=stream, flush=True)  # in one piece: jobs share the terminal
     except BrokenPipeError:
-        _discard(stream.fileno())  # Python's own flush at the end must not complain of it either
+        discard(stream.fileno())  # Python's own flush at the end must not complain of it either
         STOP.request(signal.SIGPIPE)
     except OSError:
         pass
@@ -56,7 +56,7 @@ class Forgiving:
         return getattr(self._stream, name)
 
 
-def _discard(descriptor: int) -> None:
+def discard(descriptor: int) -> None:
     """Let `descriptor` lead nowhere."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     if nowhere != descriptor:

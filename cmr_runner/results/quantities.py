@@ -166,7 +166,7 @@ QUANTITIES = (
     PERPLEXITY,
     VAL_PERPLEXITY,
     Quantity("lr", "learning rate", log=True),
-    Quantity("fallbacks", "float64 fall-backs per epoch"),
+    Quantity("fallbacks", "layers computed again per epoch"),
     Quantity("seconds", "seconds per epoch"),
     Quantity("spectral_seconds", "spectral seconds per epoch"),
     JACOBIAN,
