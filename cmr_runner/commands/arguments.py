@@ -3,7 +3,8 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -40,16 +41,14 @@ def runs_parser(prog: str, description: str, out: str) -> OneLineParser:
 
 
 def chosen_runs(parser: OneLineParser, options: argparse.Namespace, quiet: bool = False) -> tuple[list[Run], list[str]]:
-    """The runs meant by the arguments, and notes on what could not be read, which also go to standard error."""
+    """The runs meant by the arguments, and notes on what could not be read, which also go to standard error. Raises
+    NothingFound where there are no runs, SelectionError where the filters leave none of them."""
     runs, notes = found_runs(parser, options.paths)
     if not runs:
         say_notes(parser.prog, notes)
         places = ", ".join(map(str, options.paths))
         raise NothingFound(f"no runs under {places}; `cmr-run -m experiment=kappa_stress` makes some")
-    try:
-        chosen = selected(runs, options.filter)
-    except SelectionError as error:
-        parser.error(f"argument --filter: {error}")
+    chosen = selected(runs, options.filter)
     notes += run_notes(chosen)
     if not quiet:
         say_notes(parser.prog, notes)
@@ -61,6 +60,15 @@ def found_runs(parser: OneLineParser, paths: Sequence[Path]) -> tuple[list[Run],
         if not path.exists():
             parser.error(f"argument PATH: {path} does not exist")
     return find_runs(paths)
+
+
+@contextmanager
+def filters_refused(parser: OneLineParser) -> Iterator[None]:
+    """A filter that fits no run is a wrong argument."""
+    try:
+        yield
+    except SelectionError as error:
+        parser.error(f"argument --filter: {error}")
 
 
 def say_notes(prog: str, notes: Sequence[str]) -> None:

@@ -7,14 +7,24 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from cmr_runner.commands.arguments import INTERRUPTED, OneLineParser, chosen_runs, exit_code, runs_parser, whole_number
+from cmr_runner.commands.arguments import (
+    INTERRUPTED,
+    NothingFound,
+    OneLineParser,
+    chosen_runs,
+    exit_code,
+    filters_refused,
+    found_runs,
+    runs_parser,
+    whole_number,
+)
 from cmr_runner.commands.settings import cores
 from cmr_runner.figures.catalogue import FIGURES, NAMES, Figure, by_figure
 from cmr_runner.figures.drawing import Target, jobs_of, outcomes, write_captions
 from cmr_runner.results.grouping import experiments
 from cmr_runner.results.memory import stamp
 from cmr_runner.results.reading import Run
-from cmr_runner.results.selection import SelectionError, check_field
+from cmr_runner.results.selection import SelectionError, check_field, check_filters
 from cmr_runner.results.summary import TABLE_NOTE, summary_header, summary_rows
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.columns import RUN_FILE, TABLES
@@ -27,15 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     options.paths = options.paths or [Path("outputs")]
     options.out = options.out or options.paths[0] / "figures"
-    drawn = partial(draw, parser, options)
-    if options.list:
-        return exit_code(parser.prog, lambda: list_groups(chosen_runs(parser, options)[0]))
-    if options.watch:
-        return exit_code(parser.prog, lambda: watch(options.paths, drawn, options.every))
-    return exit_code(parser.prog, drawn)
+    work = list_groups if options.list else follow if options.watch else draw
+    with filters_refused(parser):
+        return exit_code(parser.prog, partial(work, parser, options))
 
 
-def list_groups(runs: Sequence[Run]) -> int:
+def list_groups(parser: OneLineParser, options: argparse.Namespace) -> int:
+    runs, _ = chosen_runs(parser, options)
     for experiment, groups in experiments(runs):
         print(f"{experiment}: {len(groups)} group(s), {sum(len(group.runs) for group in groups)} run(s)")
         print(aligned(summary_header(groups), summary_rows(groups)))
@@ -86,6 +94,12 @@ def _extensions(formats: Sequence[str]) -> str:
     return formats[0] if len(formats) == 1 else f"{{{','.join(formats)}}}"
 
 
+def follow(parser: OneLineParser, options: argparse.Namespace) -> int:
+    """Draw now and whenever runs change."""
+    check_filters(found_runs(parser, options.paths)[0], options.filter)
+    return watch(options.paths, partial(draw, parser, options), options.every)
+
+
 def watch(
     paths: Sequence[Path], redraw: Callable[[], int], every: float, sleep: Callable[[float], None] = time.sleep
 ) -> int:
@@ -95,10 +109,18 @@ def watch(
         now = state(paths)
         if now != seen:
             seen = now
-            if (code := exit_code("cmr-plot", redraw)) == INTERRUPTED:
+            if (code := exit_code("cmr-plot", partial(_drawn_so_far, redraw))) == INTERRUPTED:
                 return code
             print(f"watching {', '.join(map(str, paths))} (Ctrl-C ends)", flush=True)
         sleep(every)
+
+
+def _drawn_so_far(redraw: Callable[[], int]) -> int:
+    """A filter that fits no run may fit one that is yet to come."""
+    try:
+        return redraw()
+    except SelectionError as error:
+        raise NothingFound(str(error)) from error
 
 
 def state(paths: Sequence[Path]) -> frozenset[tuple[str, int, int]]:

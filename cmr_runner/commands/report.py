@@ -13,11 +13,13 @@ from cmr_runner.commands.arguments import (
     OneLineParser,
     chosen_runs,
     exit_code,
+    filters_refused,
     found_runs,
     runs_parser,
     whole_number,
 )
 from cmr_runner.commands.plot import state
+from cmr_runner.results.selection import SelectionError, check_filters
 from cmr_runner.runs.integrity import FILES, file_damage
 
 TRACKERS = ("tensorboard", "mlflow", "wandb")
@@ -44,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.paths = options.paths or [Path("outputs")]
     options.out = options.out or options.paths[0] / "report"
     work = verify if options.verify else serve if options.serve else export if options.export else report
-    return exit_code(parser.prog, partial(work, parser, options))
+    with filters_refused(parser):
+        return exit_code(parser.prog, partial(work, parser, options))
 
 
 def serve(parser: OneLineParser, options: argparse.Namespace) -> int:
@@ -52,13 +55,13 @@ def serve(parser: OneLineParser, options: argparse.Namespace) -> int:
     from cmr_runner.report.files import report_page
     from cmr_runner.report.live import LiveServer
 
-    found_runs(parser, options.paths)
+    check_filters(found_runs(parser, options.paths)[0], options.filter)
     places = [str(path) for path in options.paths]
 
     def page() -> str:
         try:
             runs, notes = chosen_runs(parser, options, quiet=True)
-        except NothingFound as error:
+        except (NothingFound, SelectionError) as error:
             return f"<!doctype html><title>cmr-report</title><body><p>{escape(str(error))}</p></body>"
         return report_page(runs, notes, places, options.provenance)
 

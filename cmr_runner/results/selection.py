@@ -25,6 +25,14 @@ def selected(runs: Sequence[Run], filters: Sequence[str]) -> list[Run]:
     return chosen
 
 
+def check_filters(runs: Sequence[Run], filters: Sequence[str]) -> None:
+    """Refuse a filter of the wrong form or of an unknown field; a value that no run has yet is allowed."""
+    for text in filters:
+        key, _ = parsed(text)
+        if runs:
+            check_field(runs, key)
+
+
 def parsed(text: str) -> tuple[str, list[str]]:
     key, equals, values = text.partition("=")
     wanted = [value for value in values.split(",") if value]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from results.beyond_runs import write_stream, write_transformer
@@ -343,20 +344,44 @@ def test_five_hundred_runs_stay_within_a_gigabyte(tmp_path):
     assert (tmp_path / "figures" / "sweep" / "sweep.png").exists()
 
 
-def test_watch_redraws_when_a_run_changes_and_only_then(tmp_path):
-    folder = write_run(tmp_path, layers=1)
-    drawings = []
-    changes = iter([lambda: None, lambda: (folder / "metrics.csv").write_text("epoch\n0\n"), lambda: None])
+def while_asleep(*changes):
+    """A sleep during which one change after another happens, then Ctrl-C."""
+    coming = iter(changes)
 
     def sleep(_):
-        change = next(changes, None)
+        change = next(coming, None)
         if change is None:
             raise KeyboardInterrupt
         change()
 
+    return sleep
+
+
+def test_watch_redraws_when_a_run_changes_and_only_then(tmp_path):
+    folder = write_run(tmp_path, layers=1)
+    drawings = []
+    sleep = while_asleep(lambda: None, lambda: (folder / "metrics.csv").write_text("epoch\n0\n"), lambda: None)
     with pytest.raises(KeyboardInterrupt):
         watch([tmp_path], lambda: drawings.append(state([tmp_path])) or 0, 1, sleep)
     assert len(drawings) == 2
+
+
+def test_watch_waits_for_a_run_that_fits_the_filter(tmp_path, capsys, monkeypatch):
+    write_run(tmp_path, seed=0, layers=1)
+    sleep = while_asleep(lambda: write_run(tmp_path, seed=7, layers=1))
+    monkeypatch.setattr("cmr_runner.commands.plot.watch", partial(watch, sleep=sleep))
+    assert main([str(tmp_path), "--watch", "--filter", "seed=7", "--only", "layers", *QUICK]) == 130
+    heard = capsys.readouterr()
+    assert "cmr-plot: no run has seed=7; seed is one of 0" in heard.err
+    assert "1 pictures, 1 drawn now" in heard.out
+
+
+def test_watch_refuses_a_filter_of_an_unknown_field_at_once(tmp_path, capsys):
+    write_run(tmp_path, layers=1)
+    with pytest.raises(SystemExit) as stopped:
+        main([str(tmp_path), "--watch", "--filter", "colour=red", *QUICK])
+    assert stopped.value.code == 2
+    assert "'colour' is not a field of these runs" in capsys.readouterr().err
 
 
 def test_figures_are_not_mistaken_for_runs(tmp_path, capsys):

@@ -7,10 +7,12 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 
 import pytest
 from synthetic_runs import write_run
 
+from cmr_runner.commands.report import main
 from cmr_runner.report.live import LiveServer
 
 from .test_browser import CHROMIUM, browser, playwright  # noqa: F401 (a fixture)
@@ -40,11 +42,19 @@ def served(tmp_path):
     """The real command on two runs: where the runs are, and the address it printed."""
     for seed in range(2):
         write_run(tmp_path, seed=seed, layers=1)
-    command = [sys.executable, "-m", "cmr_runner.commands.report", str(tmp_path), "--serve"]
+    with serving(tmp_path) as address:
+        yield tmp_path, address
+
+
+@contextmanager
+def serving(root, *arguments):
+    command = [sys.executable, "-m", "cmr_runner.commands.report", str(root), "--serve", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    yield tmp_path, process.stdout.readline().split()[0]
-    process.terminate()
-    process.communicate()
+    try:
+        yield process.stdout.readline().split()[0]
+    finally:
+        process.terminate()
+        process.communicate()
 
 
 def test_only_this_machine_under_its_own_name_is_answered(served):
@@ -58,6 +68,22 @@ def test_only_this_machine_under_its_own_name_is_answered(served):
         urllib.request.urlopen(urllib.request.Request(address, headers={"Host": "elsewhere.example"}))
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{address}run.json")
+
+
+def test_a_filter_that_fits_no_run_yet_is_said_on_the_page_until_one_comes(tmp_path):
+    write_run(tmp_path, seed=0, layers=1)
+    with serving(tmp_path, "--filter", "seed=7") as address:
+        assert "no run has seed=7; seed is one of 0" in urllib.request.urlopen(address).read().decode()
+        write_run(tmp_path, seed=7, layers=1)
+        assert "cmr-kappa_stress-seed7" in urllib.request.urlopen(address).read().decode()
+
+
+def test_a_filter_of_an_unknown_field_is_refused_before_anything_is_served(tmp_path, capsys):
+    write_run(tmp_path, layers=1)
+    with pytest.raises(SystemExit) as stopped:
+        main([str(tmp_path), "--serve", "--filter", "colour=red"])
+    assert stopped.value.code == 2
+    assert "argument --filter: 'colour' is not a field of these runs" in capsys.readouterr().err
 
 
 @pytest.mark.browser
