@@ -26,7 +26,7 @@ from cmr_runner.results.details import seconds
 from cmr_runner.results.grouping import Group, group_runs, headline, merit
 from cmr_runner.results.quantities import KAPPA, Quantity
 from cmr_runner.results.reading import DamagedRun, read_run, tell_seeds_apart
-from cmr_runner.results.summary import Cell
+from cmr_runner.results.summary import final_cells
 from cmr_runner.results.text_table import aligned
 from cmr_runner.runs.outcome import FAILURE, Outcome
 
@@ -127,7 +127,7 @@ def report_text(outcomes: dict[int, Outcome]) -> str:
 def results_text(directories: Sequence[Path]) -> str:
     """Final accuracy, κ and seconds of each group of runs, the best first; empty where none is complete."""
     runs = []
-    for directory in directories:
+    for directory in dict.fromkeys(directories):  # jobs that differ in nothing that decides a run share one
         with contextlib.suppress(DamagedRun):  # a job that failed before its run began
             runs.append(read_run(directory))
     tell_seeds_apart(runs)
@@ -146,7 +146,7 @@ def shown_path(path: Path) -> Path:
 
 
 def _results(group: Group, judged: Quantity) -> list[str]:
-    cells = [Cell(quantity, tuple(group.final(quantity))).text for quantity in (judged, KAPPA)]
+    cells = [cell.text for cell in final_cells(group, (judged, KAPPA))]
     return [*cells, f"{sum(map(seconds, group.complete)) / group.n:.1f}"]
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from cmr_runner.figures.curves import MOST_LINES
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, log_axis, name_y, new_figure
 from cmr_runner.figures.training_curves import four_panels
-from cmr_runner.results.grouping import Dependence, Setting, headline, natural, symbol
+from cmr_runner.results.grouping import Dependence, Setting, headline, is_number, natural, symbol
 from cmr_runner.results.methods import Look, looks
 from cmr_runner.results.quantities import KAPPA, Quantity
 from cmr_runner.results.reading import value_text
@@ -56,7 +56,7 @@ def axis_places(values: Sequence[str]) -> tuple[dict[str, float], str]:
     """Where each value stands on the x axis, and the kind of axis: log, linear, or evenly spaced for words and for a
     zero among powers."""
     distinct = sorted(set(values), key=natural)
-    if any(natural(value)[0] for value in distinct):
+    if not all(map(is_number, distinct)):
         return {value: float(i) for i, value in enumerate(distinct)}, "evenly spaced"
     numbers = {value: float(value) for value in distinct}
     positive = [number for number in numbers.values() if number > 0]

@@ -1,6 +1,5 @@
 """What stands behind the summary: every group epoch by epoch, and every run by its end."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,7 +29,7 @@ def epoch_rows(groups: Sequence[Group]) -> list[list[str]]:
             continue
         epochs, curves = seed_matrices(group.complete, quantities)
         for place, epoch in enumerate(epochs):
-            cells = [Cell(q, _finite(values[:, place])) for q, values in zip(quantities, curves, strict=True)]
+            cells = [Cell.of(q, values[:, place].tolist()) for q, values in zip(quantities, curves, strict=True)]
             rows.append([group.label, f"{epoch:g}", *(cell.text for cell in cells)])
     return rows
 
@@ -41,7 +40,7 @@ def run_rows(groups: Sequence[Group]) -> list[list[str]]:
     shown = shown_quantities(groups)
     for group in groups:
         for run in group.runs:
-            ends = [Cell(quantity, _finite(quantity.values(run)[-1:])).text for quantity in shown]
+            ends = [Cell.of(quantity, quantity.values(run)[-1:].tolist()).text for quantity in shown]
             rows.append([group.label, value_text(run.seed), run.ending_and_reason, *ends, number(seconds(run) / 60)])
     return rows
 
@@ -62,7 +61,3 @@ def time_text(experiments: Sequence[tuple[str, Sequence[Group]]]) -> str:
 
 def _by_epoch(groups: Sequence[Group]) -> list[Quantity]:
     return [TRAIN_LOSS, *judged_by(groups), *BY_EPOCH]
-
-
-def _finite(values: np.ndarray) -> tuple[float, ...]:
-    return tuple(value for value in values.tolist() if math.isfinite(value))

@@ -67,10 +67,13 @@ class Group:
     def field(self, key: str) -> Any:
         return self.runs[0].fields.get(key)
 
+    def finals(self, quantity: Quantity) -> list[float]:
+        """The quantity after the last epoch of each complete run."""
+        return [float(quantity.values(run)[-1]) for run in self.complete]
+
     def final(self, quantity: Quantity) -> list[float]:
-        """The quantity after the last epoch of each complete run, where it is finite."""
-        finals = [float(quantity.values(run)[-1]) for run in self.complete]
-        return [value for value in finals if abs(value) < float("inf")]
+        """The same, where it is finite."""
+        return list(filter(math.isfinite, self.finals(quantity)))
 
     def has(self, *columns: str) -> bool:
         return any(all(column in run.metrics for column in columns) for run in self.runs)
@@ -227,7 +230,7 @@ def dependences(runs: Iterable[Run]) -> list[Dependence]:
         for run in part:
             for key, value in run.recipe.items():
                 values.setdefault(key, set()).add(value)
-        swept = [key for key, seen in values.items() if len(seen) >= 3 and all(natural(v)[0] == 0 for v in seen)]
+        swept = [key for key, seen in values.items() if len(seen) >= 3 and all(map(is_number, seen))]
         for key in swept:
             found += [one for one in series_sets(part, key) if any(len(s.groups) >= 3 for s in one.series)]
     return found
@@ -235,10 +238,24 @@ def dependences(runs: Iterable[Run]) -> list[Dependence]:
 
 def series_sets(runs: Iterable[Run], key: str) -> list[Dependence]:
     """For every experiment, its series along one field."""
-    return [
-        Dependence(part[0].experiment, tuple(g for s in part for g in s.groups), key.split(".")[-1], key, tuple(part))
-        for part in _by_experiment(series_along(runs, key))
-    ]
+    runs = list(runs)
+    found = []
+    for part in _by_experiment(series_along(runs, key)):
+        name = _distinct_key(key, [run for run in runs if run.experiment == part[0].experiment])
+        groups = tuple(group for series in part for group in series.groups)
+        found.append(Dependence(part[0].experiment, groups, name, key, tuple(part)))
+    return found
+
+
+def _distinct_key(key: str, runs: Sequence[Run]) -> str:
+    """The last part of a key; the whole key where the runs differ in another one of the same last part."""
+    last = key.split(".")[-1]
+    values: dict[str, set[str]] = {}
+    for run in runs:
+        for other, value in run.recipe.items():
+            if other != key and other.split(".")[-1] == last:
+                values.setdefault(other, set()).add(value)
+    return key if any(len(seen) > 1 for seen in values.values()) else last
 
 
 def _by_experiment(found: Sequence[Setting]) -> list[list[Setting]]:
@@ -298,6 +315,12 @@ def natural(value: Any) -> tuple[int, float, str]:
         return 1, 0.0, str(value)
 
 
+def is_number(value: str) -> bool:
+    """Whether it has a place on an axis."""
+    kind, number, _ = natural(value)
+    return kind == 0 and math.isfinite(number)
+
+
 def _labels(runs: Sequence[Run], recipes: Sequence[dict[str, str]]) -> list[str]:
     """The method, the regulariser's values that vary within the method, and all else that varies among the runs."""
     parts = [[method_label(run.method)] for run in runs]
@@ -343,6 +366,6 @@ def _hidden(key: str) -> bool:
 
 
 def symbol(key: str) -> str:
-    """The last part of a dotted key, by the paper's letter where it has one."""
+    """The last part of a dotted key; of a regulariser's, the paper's letter where it has one."""
     last = key.split(".")[-1]
-    return SYMBOLS.get(last, last)
+    return SYMBOLS.get(last, last) if _is_regularizer(key) else last

@@ -84,7 +84,7 @@ class KindKappa(Quantity):
 def _over_layers(run: Run, column: str, join: Callable[..., Any], among: np.ndarray | None = None) -> np.ndarray:
     """A column of layers.csv joined over layers, of all rows or of those `among` them, at each epoch of metrics.csv."""
     epochs, values = run.layers["epoch"], run.layers[column]
-    usable = np.flatnonzero(np.isfinite(values) if among is None else np.isfinite(values) & among)
+    usable = np.flatnonzero(~np.isnan(values) if among is None else ~np.isnan(values) & among)
     usable = usable[np.argsort(epochs[usable], kind="stable")]
     begin, end = (np.searchsorted(epochs[usable], run.metrics["epoch"], side) for side in ("left", "right"))
     counts = end - begin

@@ -84,8 +84,8 @@ class Run:
     @property
     def sweep_name(self) -> str:
         """The name that the user gave the sweep, if any."""
-        experiment = _section(self.record, "choices").get("experiment")
-        named = self.experiment not in ("single", experiment) and "name" in _section(self.record, "config")
+        name = _section(self.record, "identity").get("experiment")
+        named = name not in (None, "single", _section(self.record, "choices").get("experiment"))
         return self.experiment if named else ""
 
     @property

@@ -1,5 +1,7 @@
 """Final values over seeds: one row per group, as text, Markdown and CSV."""
 
+from __future__ import annotations
+
 import csv
 import io
 import math
@@ -29,15 +31,22 @@ class Cell:
 
     quantity: Quantity
     values: tuple[float, ...]
+    infinite: int = 0  # seeds beside them: a singular matrix has κ = ∞
+
+    @classmethod
+    def of(cls, quantity: Quantity, values: Sequence[float]) -> Cell:
+        """Of all values; nan is no value."""
+        return cls(quantity, tuple(filter(math.isfinite, values)), sum(map(math.isinf, values)))
 
     @property
     def text(self) -> str:
         """Centre and spread on the quantity's own scale; the centre alone for one seed, a dash for none."""
         if not self.values:
-            return "–"
+            return "∞" if self.infinite else "–"
         log = self.quantity.log
         digits = 4 if self.quantity.factor == 100.0 or self.quantity in (NATS, VAL_NATS) else 3
-        return (times_over if log else plus_minus)(centre(self.values, log), spread(self.values, log), digits)
+        found = (times_over if log else plus_minus)(centre(self.values, log), spread(self.values, log), digits)
+        return f"{found} ({self.infinite} of {self.infinite + len(self.values)} ∞)" if self.infinite else found
 
 
 def shown_quantities(groups: Sequence[Group]) -> list[Quantity]:
@@ -53,7 +62,7 @@ def judged_by(groups: Sequence[Group]) -> list[Quantity]:
 
 
 def final_cells(group: Group, quantities: Sequence[Quantity]) -> list[Cell]:
-    return [Cell(quantity, tuple(group.final(quantity))) for quantity in quantities]
+    return [Cell.of(quantity, group.finals(quantity)) for quantity in quantities]
 
 
 def count_text(group: Group) -> str:

@@ -23,6 +23,7 @@ def test_a_named_sweep_is_kept_and_drawn_under_its_name_and_keeps_its_identity(t
     assert plot([str(tmp_path / "outputs"), "--dpi", "50", "--jobs", "1", "--all"]) == 0
     drawn = {path.parent.name for path in (tmp_path / "outputs" / "figures").rglob("*.png")}
     assert drawn == {"my_sweep"}
+    assert "my_sweep/comparison" in (tmp_path / "outputs" / "figures" / "captions.md").read_text()
     plain = call(tmp_path, *words, "spectra=all")
     assert plain.returncode == 0
     assert {record(run)["identity"]["hash"] for run in directories(tmp_path) if run.parent.name == "single"} == {

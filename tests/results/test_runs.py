@@ -4,15 +4,20 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from synthetic_runs import write_run
 
-from cmr_runner.results.grouping import experiments, group_runs, series_along, settings
-from cmr_runner.results.quantities import ACCURACY
+from cmr_runner.figures.dependence import axis_places
+from cmr_runner.report.payload import payload
+from cmr_runner.results.grouping import dependences, experiments, group_runs, series_along, settings
+from cmr_runner.results.quantities import ACCURACY, KAPPA
 from cmr_runner.results.reading import find_runs, read_columns, value_text, varying_fields
 from cmr_runner.results.selection import SelectionError, selected
+from cmr_runner.results.summary import final_cells
+from cmr_runner.runs.columns import METRICS
 
 
 def runs_of(*paths):
@@ -185,6 +190,28 @@ def test_final_values_are_in_the_drawn_unit(tmp_path):
     (run,) = runs_of(tmp_path)
     (group,) = group_runs([run])
     assert group.final(ACCURACY) == [pytest.approx(100 * run.metrics["test_accuracy"][-1])]
+
+
+def test_a_singular_seed_is_counted_where_the_others_are_averaged(tmp_path):
+    for seed, kappa in enumerate((3.0, 3.2, math.inf)):
+        run = write_run(tmp_path, seed=seed, layers=1)
+        header, *rows = [line.split(",") for line in (run / METRICS).read_text().splitlines()]
+        rows[-1][header.index("kappa_mean")] = str(kappa)
+        (run / METRICS).write_text("".join(",".join(row) + "\n" for row in (header, *rows)))
+    (group,) = group_runs(runs_of(tmp_path))
+    (cell,) = final_cells(group, [KAPPA])
+    assert cell.text == "3.10 ×÷ 1.05 (1 of 3 ∞)"
+    assert final_cells(replace(group, runs=group.runs[2:]), [KAPPA])[0].text == "∞"
+
+
+def test_a_swept_key_with_an_infinite_value_is_no_axis(tmp_path):
+    """`trainer.clip_norm=.inf` is what the configuration says for no clipping."""
+    for value in (1.0, 5.0, math.inf):
+        write_run(tmp_path, options={"limit": value}, layers=1)
+    runs = runs_of(tmp_path)
+    assert [one.key for one in dependences(runs)] == []
+    assert axis_places(["1", "5", "inf"]) == ({"1": 0.0, "5": 1.0, "inf": 2.0}, "evenly spaced")
+    assert "Infinity" not in json.dumps(payload(experiments(runs)), allow_nan=False)
 
 
 def test_filters_join_values_by_or_and_filters_by_and(tmp_path):
