@@ -126,7 +126,7 @@ def _weights_of(path: Path) -> tuple[Path, dict[str, Any]]:
     if file is None:
         raise ValueError(f"PATH={path}: no {' or '.join(FILES)} in it")
     try:
-        record = json.loads((path / "run.json").read_text())
+        record = json.loads((path / "run.json").read_text(encoding="utf-8"))
         return file, dict(record["config"]["regularizer"])
     except (OSError, ValueError, KeyError, TypeError):
         return file, {}

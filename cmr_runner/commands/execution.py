@@ -249,6 +249,8 @@ class _Execution:
 
     def _restore(self, trainer: Trainer, device: str) -> Trainer:
         """Load the newest good checkpoint, if there is one; set those aside that are not."""
+        import torch
+
         from cmr_runner.training.checkpoint import unpack
         from cmr_runner.training.loop import OtherProcesses
 
@@ -262,6 +264,8 @@ class _Execution:
                 break
             except OtherProcesses as error:
                 raise Mistake(f"{path}: {error}, or start over with force=true") from None
+            except (OSError, MemoryError, torch.OutOfMemoryError):  # the file may be good: it is not the one to blame
+                raise
             except Exception as error:  # whatever a damaged or foreign state raises
                 kept = self.run.set_aside(path)
                 reason = " ".join(str(error).split())

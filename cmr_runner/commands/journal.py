@@ -70,7 +70,7 @@ class Journal:
         found = {}
         for path in sorted(self.path.glob("[0-9]*.json")):
             if int(path.stem) not in but:
-                found[int(path.stem)] = Outcome(**json.loads(path.read_text()))
+                found[int(path.stem)] = Outcome(**json.loads(path.read_text(encoding="utf-8")))
         return found
 
     def began(self) -> list[float]:
@@ -96,7 +96,7 @@ class Journal:
         found = {}
         for path in self.path.glob("[0-9]*.started"):
             if not path.with_suffix(".json").exists():
-                note = json.loads(path.read_text())
+                note = json.loads(path.read_text(encoding="utf-8"))
                 found[int(path.stem)] = (note["pid"], note["directory"])
         return found
 

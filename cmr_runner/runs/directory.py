@@ -37,8 +37,10 @@ class RunDirectory:
     def read(self) -> dict[str, Any] | None:
         """The content of run.json, or None where there is none that can be read."""
         file = self.path / RUN_FILE
+        if not file.is_file():  # a FIFO would be read for ever
+            return None
         try:
-            content = json.loads(file.read_text()) if file.is_file() else None  # a FIFO would be read for ever
+            content = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) else None

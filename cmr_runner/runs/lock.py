@@ -47,7 +47,7 @@ def run_lock(directory: Path, command: str) -> Iterator[None]:
 def holder(directory: Path) -> Holder | None:
     """Who wrote down that it writes this run directory. One that was killed has left its word behind."""
     try:
-        found = json.loads(_note(directory).read_text())
+        found = json.loads(_note(directory).read_text(encoding="utf-8"))
         return {key: found[key] for key in ("pid", "host", "command", "since")}
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -23,7 +23,7 @@ def exported(runs: Sequence[Run], name: str, place: Path) -> int:
 
 def _beginning(run: Run) -> Beginning:
     paths = [run.path / name for name in TABLES]
-    records = Records({path.name: path.read_text() for path in paths if path.is_file()})
+    records = Records({path.name: path.read_text(encoding="utf-8") for path in paths if path.is_file()})
     final = records.last_metrics()
     return Beginning(
         directory=run.path,

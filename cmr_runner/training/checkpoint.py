@@ -33,7 +33,9 @@ def unpack(blob: bytes, *, identity: str) -> dict[str, Any]:
     try:
         check_seal(blob)
         content = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever reading it raises, it is no checkpoint
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever else reading it raises, it is no checkpoint
         reason = str(error).strip().split("\n")[0]
         raise BadCheckpoint(f"not a whole checkpoint: {reason or type(error).__name__}") from error
     if not isinstance(content, dict) or content.keys() != {"format", "identity", "state"}:
