@@ -63,8 +63,11 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def find_modules_in(*folders: Path) -> None:
-    """Let `_target_`s name modules of these folders too; installed packages and PYTHONPATH come first."""
+def find_modules(node: DictConfig) -> None:
+    """Let `_target_`s name modules in --config-dir, beside it, or where the command was started; installed packages and
+    PYTHONPATH come first. `node` is Hydra's."""
+    given = [Path(source.path) for source in node.runtime.config_sources if source.provider == "command-line"]
+    folders = [*given, *(folder.parent for folder in given), Path(node.runtime.cwd)]
     sys.path += [text for text in dict.fromkeys(map(str, folders)) if text not in sys.path]
 
 

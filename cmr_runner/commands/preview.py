@@ -107,8 +107,9 @@ def _alive(held_by: Holder) -> bool:
 
 def _check_groups(cfg: DictConfig) -> None:
     """Keys and types of every group. Ranges are for the constructors, which need the data."""
-    from cmr_runner.commands.construction import check_groups
+    from cmr_runner.commands.construction import check_groups, find_modules
 
+    find_modules(cfg.hydra)
     check_groups(cfg)
 
 

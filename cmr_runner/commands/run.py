@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shlex
-import signal
 import sys
 import traceback
 import warnings
@@ -123,9 +123,9 @@ def run_job(cfg: DictConfig, node: DictConfig, should_stop: Callable[[], bool] =
     )
 
     def build(device: str, ranks: Ranks | None = None) -> Trainer:
-        from cmr_runner.commands.construction import build_trainer, find_modules_in
+        from cmr_runner.commands.construction import build_trainer, find_modules
 
-        find_modules_in(*_module_folders(node))
+        find_modules(node)
         return build_trainer(cfg, settings, device, ranks)
 
     if processes() > 1:
@@ -141,12 +141,6 @@ def _trackers(cfg: DictConfig, progress: Progress) -> list[Background]:
         for name in chosen
         if os.environ.get("RANK", "0") == "0"
     ]
-
-
-def _module_folders(node: DictConfig) -> list[Path]:
-    """Where a user's own modules lie: in --config-dir, beside it, or where the command was started."""
-    given = [Path(source.path) for source in node.runtime.config_sources if source.provider == "command-line"]
-    return [*given, *(folder.parent for folder in given), Path(node.runtime.cwd)]
 
 
 def _held_back(cfg: DictConfig, journal: Journal | None, directory: Path) -> Outcome | None:
@@ -189,7 +183,7 @@ def _main(arguments: list[str]) -> int:
     if unknown:
         return _complain(unknown, 2)
     overrides = [argument for argument in arguments if not argument.startswith("-")]
-    traces = os.environ.get("HYDRA_FULL_ERROR") == "1" or "debug=true" in overrides
+    traces = os.environ.get("HYDRA_FULL_ERROR") == "1" or any(map(_is_set("debug"), overrides))
     # Hydra prints errors over several lines and exits; with this it raises them, and they are explained here.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ[COMMAND_VARIABLE] = shell_command()
@@ -228,6 +222,8 @@ def _run_hydra() -> None:
             if journal is None or len(journal.outcomes()) <= ended:
                 raise
             ended = len(journal.outcomes())
+            for number in journal.in_flight():  # joblib ended their processes too
+                journal.queued_again(number)
             say("a worker process was killed; the other jobs go on")
 
 
@@ -235,7 +231,7 @@ def _explain(error: Exception, overrides: list[str]) -> int:
     """Say in one line what stopped Hydra itself, and the exit code for it."""
     if isinstance(error, BrokenPipeError):  # whoever read its --help has gone: there is no one to tell
         discard(sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return 128 + SIGPIPE
     line = mistakes.explain(error, overrides)
     if line:
         return _complain(line, 2)
@@ -289,7 +285,12 @@ def _single_ending(outcome: Outcome) -> int:
 def command_to_go_on() -> str:
     """The command again, but for force=true, which would start over."""
     words = shlex.split(os.environ.get(COMMAND_VARIABLE) or shell_command())
-    return shlex.join(word for word in words if word.lstrip("+") != "force=true")
+    return shlex.join(itertools.filterfalse(_is_set("force"), words))
+
+
+def _is_set(key: str) -> Callable[[str], bool]:
+    """Whether a word of the command sets `key` to true, as Hydra reads it."""
+    return lambda word: word.lstrip("+").lower() == f"{key}=true"
 
 
 def _complain(line: str, code: int) -> int:

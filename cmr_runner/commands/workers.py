@@ -32,16 +32,17 @@ class DeathWatch:
         self._thread.join(PATIENCE_SECONDS)
 
     def _watch(self) -> None:
-        dead: set[int] = set()
+        lost: list[int] = []
         with contextlib.suppress(OSError):  # the sweep ended and took its journal away, or processes cannot be watched
             poll = select.poll()
-            while not dead and self._journal.path.is_dir():
+            while not lost and self._journal.path.is_dir():
                 for pid, _ in self._journal.in_flight().values():
                     if pid not in self._descriptors:
                         self._descriptors[pid] = os.pidfd_open(pid)
                         poll.register(self._descriptors[pid], select.POLLIN)
                 dead = {descriptor for descriptor, _ in poll.poll(LOOK_SECONDS * 1000)}
-            self._report([pid for pid, descriptor in self._descriptors.items() if descriptor in dead][:1])
+                lost = [pid for pid, descriptor in self._descriptors.items() if descriptor in dead][:1]
+            self._report(lost)
         for descriptor in self._descriptors.values():
             os.close(descriptor)
 

@@ -182,7 +182,10 @@ def test_the_module_may_lie_elsewhere(place: str, tmp_path: Path) -> None:
     folder = write("An initialisation", tmp_path)
     home = tmp_path if place == "beside the folder" else cwd
     (folder / "sparse_init.py").rename(home / "sparse_init.py")
-    done = shell(cwd, "cmr-run", "--config-dir", str(folder), *TINY, *SMALL, "init=sparse")
+    words = ("cmr-run", "--config-dir", str(folder), *TINY, *SMALL, "init=sparse")
+    foreseen = shell(cwd, *words, "dry=true")
+    assert "1 would start" in foreseen.stdout, foreseen.stdout
+    done = shell(cwd, *words)
     assert done.returncode == 0, done.stderr
 
 

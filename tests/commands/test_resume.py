@@ -156,6 +156,24 @@ def test_a_bad_newest_checkpoint_is_set_aside_for_the_one_before(how: str, root:
     assert results(directory) == results(calm)
 
 
+@pytest.mark.parametrize("trouble", [OSError(errno.EIO, "Input/output error"), MemoryError("no room")])
+def test_a_checkpoint_that_could_not_be_read_now_is_kept_for_later(
+    trouble: Exception, root: Path, calm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cmr_runner.training.loop import Trainer
+
+    def fails(self: Trainer, state: object) -> None:
+        raise trouble
+
+    directory = only_directory(root)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "load_state_dict", fails)
+        assert call(root, *WORDS).returncode == 1
+    assert not list(directory.glob("*.bad"))
+    assert call(root, *WORDS).returncode == 0
+    assert results(directory) == results(calm)
+
+
 def test_with_no_good_checkpoint_the_run_starts_from_the_beginning(root: Path, calm: Path) -> None:
     directory = only_directory(root)
     truncate(directory / "checkpoint.pt")
@@ -326,3 +344,11 @@ def test_a_run_that_used_other_vector_instructions_is_not_copied(calm: Path, tmp
     made = record(root / "outputs" / "kappa_stress" / calm.name)["provenance"]
     assert made["instructions"] == "DEFAULT" != record(calm)["provenance"]["instructions"]
     assert "copied_from" not in made
+
+
+@pytest.mark.parametrize("word", ["force=true", "force=True", "++force=TRUE"])
+def test_the_command_to_go_on_does_not_start_over(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cmr_runner.commands.run import COMMAND_VARIABLE, command_to_go_on
+
+    monkeypatch.setenv(COMMAND_VARIABLE, f"cmr-run {word} seed=1")
+    assert command_to_go_on() == "cmr-run seed=1"

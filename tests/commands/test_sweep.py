@@ -177,6 +177,30 @@ def test_a_killed_worker_costs_its_own_job_only_and_the_same_command_goes_on_wit
     assert by_name(rough) == by_name(calm)
 
 
+@pytest.mark.slow
+def test_every_worker_that_is_killed_costs_its_own_job_only(tmp_path: Path) -> None:
+    """Also the second one, when joblib has ended the processes of the other jobs once."""
+    conf = tmp_path / "conf"
+    (conf / "init").mkdir(parents=True)
+    (conf / "init" / "deadly.yaml").write_text("_target_: deadly.deadly_\n_partial_: true\nkills: false\n")
+    (conf / "deadly.py").write_text(
+        "import os, signal\n\n"
+        "def deadly_(model, generator, *, kills: bool = False):\n"
+        "    if kills:\n        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    words = ("--config-dir", str(conf), "-m", "init=deadly", "init.kills=true,false", "seed=0,1", "trainer.epochs=1")
+    done = call(tmp_path, *words, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    assert done.returncode == 1
+    assert table(done.stdout) == {0: "failed", 1: "failed", 2: "completed", 3: "completed"}
+    assert done.stdout.count("its process was killed") == 2
+
+
+def test_jobs_that_share_a_run_count_once_in_the_results(tmp_path: Path) -> None:
+    done = call(tmp_path, "-m", "trainer.epochs=1", "threads=1,2")
+    assert table(done.stdout) == {0: "completed", 1: "skipped"}
+    assert done.stdout[done.stdout.rindex("results ") :].splitlines()[2].split()[1] == "1"
+
+
 def test_an_experiments_runs_lie_in_its_own_directory(tmp_path: Path) -> None:
     done = call(tmp_path, "experiment=kappa_stress", "trainer.epochs=1")
     assert done.returncode == 0, done.stderr
