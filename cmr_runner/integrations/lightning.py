@@ -41,7 +41,8 @@ class CMRCallback(Callback):
             )
         assert self.cmr is not None
         self.cmr.add_gradients()
-        if trainer.logger is not None and trainer.global_step % trainer.log_every_n_steps == 0:
+        every = trainer.log_every_n_steps  # 0: never
+        if trainer.logger is not None and every and trainer.global_step % every == 0:
             assert self.cmr.last is not None
             pl_module.log_dict({f"cmr/{key}": value for key, value in self.cmr.last.numbers().items()}, on_step=True)
 

@@ -13,6 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from cmr_runner.regularizers import CMR
 
 FILE = "cmr.pt"  # in each checkpoint's directory
+LIMIT = "_cmr_max_grad_norm"  # the user's, kept in the arguments while theirs is infinite
 
 
 class CMRCallback(TrainerCallback):
@@ -31,7 +32,6 @@ class CMRCallback(TrainerCallback):
         self.options = options
         self.cmr: CMR | None = None
         self.max_grad_norm = 0.0
-        self._holder: TrainingArguments | None = None  # whose limit is infinite now
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *, model: nn.Module, **_: Any
@@ -43,12 +43,15 @@ class CMRCallback(TrainerCallback):
                 self.cmr.load_state_dict(torch.load(saved, weights_only=True))
             else:
                 self.cmr.step = state.global_step
-        if self._holder is not args:  # after a training that raised they still have the infinite limit
-            self.max_grad_norm, self._holder = args.max_grad_norm or 0.0, args
+        # After a training that raised, the arguments still have the infinite limit.
+        limit = getattr(args, LIMIT, math.inf) if args.max_grad_norm == math.inf else args.max_grad_norm
+        self.max_grad_norm = limit or 0.0
+        setattr(args, LIMIT, self.max_grad_norm)
         args.max_grad_norm = math.inf
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        args.max_grad_norm, self._holder = self.max_grad_norm, None
+        args.max_grad_norm = self.max_grad_norm
+        delattr(args, LIMIT)
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *, model: nn.Module, **_: Any

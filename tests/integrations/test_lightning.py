@@ -119,6 +119,13 @@ def test_numbers_reach_the_modules_logger_and_the_state_its_checkpoint(tmp_path:
     same(whole, resumed)
 
 
+def test_a_trainer_that_never_logs_is_no_error(tmp_path: Path) -> None:
+    callback = CMRCallback(**OPTIONS)
+    fit(Module(), tmp_path, callback, max_steps=1, logger=lightning.loggers.CSVLogger(tmp_path), log_every_n_steps=0)
+    assert callback.cmr is not None
+    assert callback.cmr.step == 1
+
+
 def test_a_fused_optimiser_under_a_grad_scaler_is_refused(tmp_path: Path) -> None:
     precision = lightning.plugins.MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))
     with pytest.raises(RuntimeError, match="leaves the gradients of a fused optimiser scaled"):

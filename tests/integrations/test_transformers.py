@@ -128,6 +128,10 @@ def test_training_again_after_an_interruption_still_clips(tmp_path: Path) -> Non
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     trainer.remove_callback(interrupting)
+    trainer.remove_callback(callback)
+    trainer.add_callback(CMRCallback(**OPTIONS))  # as when a notebook's cell is run again: the arguments are the same
+    trainer.callback_handler.callbacks.remove(watching)
+    trainer.add_callback(watching)  # after it: what it sees is clipped
     trainer.train()
     assert len(watching.seen) == 2 + 4
     assert all(torch.cat([g.flatten() for g in seen.values()]).norm() <= CLIP * 1.0001 for seen in watching.seen)
