@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cmr_runner.results.by_task import TaskRun, by_task
+from cmr_runner.results.by_task import by_task, task_run
 from cmr_runner.results.grids import LEAST_RANGE, grid_of
 from cmr_runner.results.grouping import GRID_KEYS, Group, dependences, headline, natural, sweep_grids, symbol
 from cmr_runner.results.layer_columns import layer_history, layer_matrix, layer_names, short_name
@@ -215,7 +215,7 @@ def _run(run: Run, quantities: Sequence[Quantity], common: dict[str, str], prove
 def _run_tasks(run: Run) -> dict[str, Any]:
     if TASK not in run.metrics:
         return {}
-    view = TaskRun(run.path, run.record)
+    view = task_run(run)
     return {"epochs": rounded(view.metrics["epoch"]), "curves": {ACCURACY.column: rounded(ACCURACY.values(view))}}
 
 

@@ -22,12 +22,13 @@ def task_columns(data: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return found
 
 
-def task_ends(tasks: np.ndarray) -> np.ndarray:
-    """The row at which each task ends; a last task that was cut short is left out."""
+def task_ends(tasks: np.ndarray, complete: bool) -> np.ndarray:
+    """The row at which each task ends. A last task that was cut short is left out; so is the only one of a run that is
+    not complete, since nothing says yet how long a task is."""
     _, first, lengths = np.unique(tasks, return_index=True, return_counts=True)
     lengths[:1] -= 1  # row 0 stands before training
-    whole = len(lengths) - int(len(lengths) > 1 and lengths[-1] < lengths[0])
-    return (np.append(first[1:], len(tasks)) - 1)[:whole]
+    cut = lengths[-1] < lengths[0] if len(lengths) > 1 else not complete
+    return (np.append(first[1:], len(tasks)) - 1)[: max(0, len(lengths) - int(cut))]
 
 
 def _mean_so_far(tasks: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -16,9 +16,14 @@ ACCURACIES = np.array([0.1, 0.5, 0.8, 0.4, 0.6, 0.3, 0.1])
 
 
 def test_a_tasks_end_is_its_last_epoch_and_a_task_cut_short_has_none():
-    assert task_ends(TASKS).tolist() == [2, 4, 6]
-    assert task_ends(TASKS[:-1]).tolist() == [2, 4]
-    assert task_ends(TASKS[:2]).tolist() == [1]
+    assert task_ends(TASKS, complete=False).tolist() == [2, 4, 6]
+    assert task_ends(TASKS[:-1], complete=False).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_an_only_task_has_an_end_once_the_run_is_complete(rows):
+    assert task_ends(TASKS[:rows], complete=False).tolist() == []
+    assert task_ends(TASKS[:rows], complete=True).tolist() == [rows - 1]
 
 
 def test_the_mean_counts_each_task_once_at_its_end():
@@ -47,3 +52,12 @@ def test_groups_are_ranked_by_the_mean_over_tasks_and_seen_task_by_task(tmp_path
     assert view.metrics["epoch"].tolist() == [1, 2, 3]
     assert ACCURACY.values(view) == pytest.approx(ACCURACY.values(vanilla.runs[0])[[2, 4, 6]])
     assert by_task(l2).partial[0].metrics["epoch"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_run_in_its_first_task_has_reached_the_end_of_none(tmp_path, rows):
+    folder = write_stream(tmp_path, "none", epochs=6, rows=rows, status="running")
+    (group,) = group_runs(find_runs([tmp_path])[0])
+    assert group.runs[0].metrics["epoch"].tolist() == list(range(rows))
+    (folder / "metrics.csv").unlink()  # what was read once is not read again
+    assert by_task(group).partial[0].metrics["epoch"].tolist() == []
