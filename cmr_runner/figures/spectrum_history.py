@@ -11,7 +11,7 @@ from cmr_runner.figures.curves import highlighted
 from cmr_runner.figures.heatmap import COLORS
 from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, log_axis, new_figure
 from cmr_runner.results.grouping import Group, Setting
-from cmr_runner.results.layer_columns import layer_names, shown_runs, spectrum_history
+from cmr_runner.results.layer_columns import layer_names, layer_points, shown_runs, spectrum_history
 
 LEAST_EPOCHS = 3  # before and after are shown by `spectra`
 MOST_GROUPS = 4
@@ -58,7 +58,7 @@ def history_map(groups: Sequence[Group]) -> Figure:
 def _frames(groups: Sequence[Group], layer: str) -> Iterator[Figure]:
     from cmr_runner.figures.style import finish
 
-    histories = [spectrum_history(group, layer) for group in groups]
+    histories = [layer_points(group).get(layer, np.zeros((0, 3))) for group in groups]
     everything = np.concatenate([points[:, 2] for points in histories])
     for epoch in np.unique(np.concatenate([points[:, 0] for points in histories])):
         figure = new_figure(PAGE, 1.3 * PANEL_HEIGHT)

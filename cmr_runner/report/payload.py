@@ -9,7 +9,7 @@ import numpy as np
 from cmr_runner.results.by_task import by_task, task_run
 from cmr_runner.results.grids import LEAST_RANGE, grid_of
 from cmr_runner.results.grouping import GRID_KEYS, Group, dependences, headline, natural, sweep_grids, symbol
-from cmr_runner.results.layer_columns import layer_history, layer_matrix, layer_names, short_name
+from cmr_runner.results.layer_columns import layer_histories, layer_matrix, layer_names, short_name
 from cmr_runner.results.quantities import ACCURACY, QUANTITIES, Quantity, kind_quantities
 from cmr_runner.results.reading import Run, value_text
 from cmr_runner.results.seed_curves import seed_matrices
@@ -142,13 +142,13 @@ def _common(runs: Sequence[Run]) -> dict[str, str]:
 def _group(
     group: Group, layers: Sequence[str], spectra: Sequence[str], runs: list[int], quantities: Sequence[Quantity]
 ) -> dict[str, Any]:
-    histories = {str(i): layer_history(group, name) for i, name in enumerate(spectra)}
+    histories = layer_histories(group) if spectra else {}
     epochs, curves = _mean_curves(group, quantities)
     layer_epochs, kappa = layer_matrix(group, layers, "kappa")
     return {
         "label": group.label,
         "short": shortened(group.label),
-        "spectra": {i: _frames(*history) for i, history in histories.items() if len(history[0])},
+        "spectra": {str(i): _frames(*histories[name]) for i, name in enumerate(spectra) if name in histories},
         "n": group.n,
         "color": group.look.color,
         "dash": DASHES[group.look.dash],

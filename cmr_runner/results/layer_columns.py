@@ -1,6 +1,6 @@
 """Columns of layers.csv and spectra.csv joined over the seeds of a group."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -81,10 +81,13 @@ def layer_spectra(group: Group, when: str) -> dict[str, tuple[np.ndarray, np.nda
     return {name: _joined(np.concatenate(points)) for name, points in parts.items()}
 
 
-def layer_history(group: Group, layer: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Epochs, percentiles and the geometric mean over seeds of a layer's singular values (epochs × percentiles), nan
+def layer_histories(group: Group) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Layer → epochs, percentiles and the geometric mean over seeds of its singular values (epochs × percentiles), nan
     where not logged."""
-    points = spectrum_history(group, layer)
+    return {layer: _history(points) for layer, points in layer_points(group).items()}
+
+
+def _history(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     epochs, time = np.unique(points[:, 0], return_inverse=True)
     percentiles, place = np.unique(points[:, 1], return_inverse=True)
     total, count = np.zeros((2, len(epochs), len(percentiles)))
@@ -94,17 +97,31 @@ def layer_history(group: Group, layer: str) -> tuple[np.ndarray, np.ndarray, np.
         return epochs, percentiles, np.exp(total / count)
 
 
-def spectrum_history(group: Group, layer: str | None = None) -> np.ndarray:
-    """Rows of epoch, percentile and σ of the group's runs, over all layers or of one; every logged epoch."""
-    rows = [np.zeros((0, 3))]
+def layer_points(group: Group) -> dict[str, np.ndarray]:
+    """Layer → rows of epoch, percentile and σ of the group's runs; every logged epoch."""
+    parts: dict[str, list[np.ndarray]] = {}
+    for names, points in _logged_points(group):
+        rows: dict[str, list[int]] = {}
+        for row, layer in enumerate(names):
+            rows.setdefault(layer, []).append(row)
+        for layer, index in rows.items():
+            parts.setdefault(layer, []).append(points[index])
+    return {layer: np.concatenate(several) for layer, several in parts.items()}
+
+
+def spectrum_history(group: Group) -> np.ndarray:
+    """Rows of epoch, percentile and σ of the group's runs over all layers; every logged epoch."""
+    return np.concatenate([np.zeros((0, 3)), *(points for _, points in _logged_points(group))])
+
+
+def _logged_points(group: Group) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Of each run the layers and, in a row each, epoch, percentile and σ."""
     for run in shown_runs(group):
         table = run.spectra
         if all(name in table for name in ("epoch", "layer", "percentile", "sigma")):
             kept = (table["sigma"] > 0) & np.isfinite(table["epoch"]) & np.isfinite(table["percentile"])
-            if layer is not None:
-                kept &= table["layer"] == layer
-            rows.append(np.stack([table[name][kept] for name in ("epoch", "percentile", "sigma")], axis=1))
-    return np.concatenate(rows)
+            columns = [table[name][kept] for name in ("epoch", "percentile", "sigma")]
+            yield table["layer"][kept], np.stack(columns, axis=1)
 
 
 def _joined(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -204,6 +204,21 @@ def test_the_page_carries_a_few_epochs_of_the_spectra_the_ends_among_them(tmp_pa
     assert frames["sigma"][-1] == pytest.approx(last[::2], rel=1e-3)
 
 
+def test_the_spectra_of_a_layer_are_the_geometric_mean_over_seeds_of_its_own_rows(tmp_path, capsys):
+    folders = [write_run(tmp_path, seed=seed, epochs=2, layers=3, spectra="all") for seed in range(2)]
+    sigma = {}
+    for folder in folders:
+        with (folder / "spectra.csv").open() as file:
+            for row in csv.DictReader(file):
+                sigma.setdefault((row["layer"], row["epoch"], row["percentile"]), []).append(float(row["sigma"]))
+    payload = payload_of(report(tmp_path))
+    (group,) = payload["groups"]
+    assert payload["experiments"][0]["spectra"] == ["layers.0", "layers.2", "layers.4"]
+    for place, layer in enumerate(payload["experiments"][0]["spectra"]):
+        last = [geometric_mean(seeds) for (name, epoch, _), seeds in sigma.items() if (name, epoch) == (layer, "2")]
+        assert group["spectra"][str(place)]["sigma"][-1] == pytest.approx(last[::2], rel=1e-3)
+
+
 def test_text_is_judged_by_its_loss_and_perplexity(tmp_path, capsys):
     for method, accuracy in (("none", 0.2), ("cmr", 0.5)):
         write_run(tmp_path, "prose", method, layers=1, target=(accuracy, 9.0), text=True)
