@@ -1,5 +1,6 @@
 """cmr-plot as a person uses it: through its arguments, on runs in every state."""
 
+import json
 import subprocess
 import sys
 from functools import partial
@@ -274,6 +275,32 @@ def test_by_draws_the_dependence_on_a_field(tmp_path, capsys):
     assert main([str(tmp_path), "--by", "optimizer.lr", *QUICK]) == 0
     expected = ["by-lr", "curves_by-CMR-lr", "curves_by-vanilla-lr"]
     assert drawn(tmp_path / "figures") == [f"kappa_stress/{name}" for name in expected]
+
+
+def write_configured(root, number, **config):
+    """A run with other values in sections of its configuration."""
+    folder = write_run(root, "mine", layers=1, name=f"number{number}")
+    record = json.loads((folder / "run.json").read_text())
+    for section, values in config.items():
+        record["config"].setdefault(section, {}).update(values)
+    (folder / "run.json").write_text(json.dumps(record))
+
+
+def test_swept_keys_that_end_alike_have_a_picture_each(tmp_path, capsys):
+    for number, (epochs, part) in enumerate(((1, 0.1), (2, 0.1), (4, 0.1), (1, 0.2), (1, 0.3))):
+        write_configured(tmp_path, number, regularizer={"warmup": epochs}, schedule={"warmup": part})
+    assert main([str(tmp_path), "--only", "dependence", *QUICK]) == 0
+    assert drawn(tmp_path / "figures") == ["mine/dependence-regularizer.warmup", "mine/dependence-schedule.warmup"]
+
+
+@pytest.mark.parametrize(
+    ("section", "labels"),
+    [("regularizer", ["CMR ε=1e-08", "CMR ε=1e-06"]), ("optimizer", ["CMR eps=1e-08", "CMR eps=1e-06"])],
+)
+def test_the_papers_letters_stand_for_values_of_the_regulariser_only(tmp_path, section, labels):
+    for number, eps in enumerate((1e-8, 1e-6)):
+        write_configured(tmp_path, number, **{section: {"eps": eps}})
+    assert [group.label for group in group_runs(find_runs([tmp_path])[0])] == labels
 
 
 def test_filter_leaves_other_runs_out(tmp_path, capsys):
