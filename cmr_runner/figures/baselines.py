@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import curve_note, draw_curves
-from cmr_runner.figures.style import Drawing, legend_above, new_figure
+from cmr_runner.figures.style import Drawing, first_of, legend_above, new_figure
 from cmr_runner.results.grouping import Group, Setting
 from cmr_runner.results.quantities import ACCURACY, KAPPA_GRAM_MEDIAN, KAPPA_GRAM_P90
 from cmr_runner.results.statistics import mean, spread
@@ -45,7 +45,7 @@ def accuracy_bars(setting: Setting) -> Drawing:
     note = "Bars: mean over seeds, ± standard deviation. Dots: single seeds." if several else "One seed each."
     if any(group.partial for group in groups):
         note += " Runs that did not finish are not in the bars."
-    return Drawing("accuracy_bars", figure, note)
+    return Drawing("accuracy_bars", figure, note + first_of(len(groups), len(setting.groups)))
 
 
 def _draw_bar(axes: Axes, place: int, group: Group) -> None:

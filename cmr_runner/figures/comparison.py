@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from cmr_runner.figures.style import PAGE, Drawing, log_axis, new_figure
+from cmr_runner.figures.style import PAGE, Drawing, first_of, log_axis, new_figure
 from cmr_runner.results.grouping import Group, Setting, headline, merit
 from cmr_runner.results.layer_columns import heads_note
 from cmr_runner.results.methods import Look
@@ -38,9 +38,7 @@ def comparison_figures(setting: Setting) -> Iterator[Drawing]:
         note += " Lines: Student's 95 % interval."
     if any(group.method == "none" for group in groups):
         note += " Dashed: best vanilla."
-    if len(shown) < len(ranked):
-        note += f" The first {len(shown)} of {len(ranked)} groups."
-    yield Drawing("comparison", figure, note)
+    yield Drawing("comparison", figure, note + first_of(len(shown), len(ranked)))
 
 
 def draw_row(axes: Axes, place: int, group: Group, quantity: Quantity, look: Look) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES
-from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, log_axis, name_y, new_figure
+from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, first_of, legend_above, log_axis, name_y, new_figure
 from cmr_runner.figures.training_curves import four_panels
 from cmr_runner.results.grouping import Dependence, Setting, headline, is_number, natural, symbol
 from cmr_runner.results.methods import Look, looks
@@ -38,9 +38,7 @@ def dependence_figures(dependence: Dependence) -> Iterator[Drawing]:
     note = f"Over {dependence.key}. Lines: mean over seeds, geometric for κ. Dots: seeds."
     if any(group.n >= LEAST_SEEDS for one in series for group in one.groups):
         note += " Bands: Student's 95 % interval of the mean."
-    if len(series) < len(dependence.series):
-        note += f" The first {len(series)} of {len(dependence.series)} series."
-    yield Drawing("dependence", figure, note)
+    yield Drawing("dependence", figure, note + first_of(len(series), len(dependence.series), "series"))
 
 
 def by_figures(dependence: Dependence) -> Iterator[Drawing]:

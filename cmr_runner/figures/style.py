@@ -95,6 +95,11 @@ def finish(figure: Figure, note: str) -> None:
     _grow(figure, wrapped.count("\n") + 1)
 
 
+def first_of(shown: int, found: int, what: str = "groups") -> str:
+    """What a note adds where not all that was found is drawn."""
+    return f" The first {shown} of {found} {what}." if shown < found else ""
+
+
 def legend_above(figure: Figure, axes: Axes) -> None:
     """One legend for all panels, outside of the data, in as many columns as the width takes."""
     handles, labels = axes.get_legend_handles_labels()

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from cmr_runner.figures.curves import curve_note, draw_curves, over_grey
-from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, name_y, new_figure
+from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, first_of, legend_above, name_y, new_figure
 from cmr_runner.results.by_task import by_task
 from cmr_runner.results.grouping import Group, Setting, merit
 from cmr_runner.results.methods import PALE
@@ -20,8 +20,9 @@ ROW_HEIGHT = 0.17
 
 def task_figures(setting: Setting) -> Iterator[Drawing]:
     groups = [group for group in setting.groups if group.has(TASK)]
-    ranked = sorted((group for group in groups if group.n), key=merit, reverse=True)[:MOST_ROWS]
-    figure = new_figure(PAGE, max(PANEL_HEIGHT + 0.3, 0.6 + ROW_HEIGHT * len(ranked)))
+    ranked = sorted((group for group in groups if group.n), key=merit, reverse=True)
+    shown = ranked[:MOST_ROWS]
+    figure = new_figure(PAGE, max(PANEL_HEIGHT + 0.3, 0.6 + ROW_HEIGHT * len(shown)))
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     draw_curves(left, [by_task(group) for group in groups], ACCURACY)
     left.set_xlabel("task")
@@ -30,12 +31,12 @@ def task_figures(setting: Setting) -> Iterator[Drawing]:
     name_y(left, "test accuracy at the end of the task (%)")
     chosen, muted = over_grey(groups)
     colors = {group.label: group.look.color for group in chosen} | {group.label: PALE for group in muted}
-    draw_first_and_last(right, ranked, colors)
+    draw_first_and_last(right, shown, colors)
     legend_above(figure, left)
     note = (
         f"Left: {_lowered(curve_note(groups, ACCURACY))} Right: ○ after the first task, ● after the last; small: seeds."
     )
-    yield Drawing("tasks", figure, f"{note} Best mean over tasks first.")
+    yield Drawing("tasks", figure, f"{note} Best mean over tasks first.{first_of(len(shown), len(ranked))}")
 
 
 def draw_first_and_last(axes: Axes, groups: Sequence[Group], colors: Mapping[str, str]) -> None:

@@ -1,11 +1,12 @@
 """The paper's main figure: accuracy, gradient norm, κ(W) and moments over epochs, together and each panel alone."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from matplotlib.axes import Axes
 
 from cmr_runner.figures.curves import MOST_LINES, curve_note, draw_curves, small_multiples
-from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, legend_above, new_figure
+from cmr_runner.figures.style import PAGE, PANEL_HEIGHT, Drawing, first_of, legend_above, new_figure
 from cmr_runner.results.grouping import Group, Setting, headline
 from cmr_runner.results.quantities import ACCURACY, GRAD_NORM, KAPPA, MAX_MOMENT, MEAN_MOMENT, Quantity
 from cmr_runner.results.seed_curves import seed_matrix
@@ -22,10 +23,12 @@ MOMENT_NOTE = f"Thin dotted: {MAX_MOMENT.label}."
 
 def main_figure(setting: Setting) -> Iterator[Drawing]:
     """The κ-stress figure, vanilla against CMR."""
-    groups = setting.of("none", "cmr")[:MOST_LINES]
-    yield four_panels(groups, "main")
-    for letter, quantity in PANELS:
-        yield single_panel(groups, f"main_{letter}_{quantity.column}", quantity)
+    found = setting.of("none", "cmr")
+    groups = found[:MOST_LINES]
+    drawings = [four_panels(groups, "main")]
+    drawings += [single_panel(groups, f"main_{letter}_{quantity.column}", quantity) for letter, quantity in PANELS]
+    for drawing in drawings:
+        yield replace(drawing, note=drawing.note + first_of(len(groups), len(found)))
 
 
 def training_curves(setting: Setting) -> Iterator[Drawing]:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -10,10 +11,11 @@ from results.beyond_runs import write_stream, write_transformer
 from synthetic_runs import write_baselines, write_kappa_stress, write_run, write_sweep
 
 from cmr_runner.commands.plot import main, state, watch
+from cmr_runner.figures.baselines import accuracy_bars
 from cmr_runner.figures.comparison import comparison_figures
 from cmr_runner.figures.style import log_axis, new_figure
 from cmr_runner.figures.task_curves import task_figures
-from cmr_runner.figures.training_curves import training_curves
+from cmr_runner.figures.training_curves import main_figure, training_curves
 from cmr_runner.results.grouping import comparable_sets, compared_sets, group_runs, merit
 from cmr_runner.results.reading import find_runs
 
@@ -204,6 +206,20 @@ def test_many_methods_are_drawn_not_left_out(tmp_path, capsys):
     for name in ("curves_test_accuracy", "curves_kappa_mean", "time", "tradeoff", "layers", "spectra", "scale"):
         assert f"rivals/{name}" in found
     assert "left out" not in capsys.readouterr().out
+
+
+def test_a_picture_of_the_first_few_groups_says_of_how_many(tmp_path):
+    for number in range(22):
+        target = (0.5 + 0.01 * number, 9.0)
+        write_run(tmp_path, "kappa_stress", "cmr", layers=1, epochs=1, options={"lam": 0.01 * (number + 1)})
+        write_stream(tmp_path, f"method_{number}", epochs=4, target=target)
+    stress, stream = comparable_sets(find_runs([tmp_path])[0])
+    assert all(drawing.note.endswith("The first 8 of 22 groups.") for drawing in main_figure(stress))
+    assert accuracy_bars(stress).note.endswith("The first 20 of 22 groups.")
+    (drawing,) = task_figures(stream)
+    assert drawing.note.endswith("The first 20 of 22 groups.")
+    few = replace(stress, groups=stress.groups[:2])
+    assert not any("The first" in drawing.note for drawing in (*main_figure(few), accuracy_bars(few)))
 
 
 def test_file_names_stay_short_whatever_varies(tmp_path, capsys):
