@@ -3,6 +3,7 @@
 import hashlib
 import json
 import multiprocessing
+import re
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from cmr_runner.runs.atomic import replace_file
 from cmr_runner.runs.columns import RUN_FILE, TABLES
 
 LEDGER = ".drawn.json"
+CAPTION = re.compile(r"^- `(.+?)`: (.*)$", re.MULTILINE)
 # What was drawn for a key, and size and time of each file then.
 Entry = tuple[list[tuple[str, str]], dict[str, tuple[int, int]]]
 Ledger = dict[str, Entry]
@@ -73,7 +75,8 @@ def outcomes(target: Target, jobs: Sequence[Job], processes: int) -> Iterator[Ou
     finally:
         made.close()
         if ledger != known:
-            _write_ledger(target.out, known | ledger)
+            # An entry without files says that a job of this call drew nothing; no file would show when it is outdated.
+            _write_ledger(target.out, {key: entry for key, entry in known.items() if entry[1]} | ledger)
 
 
 def _drawn(target: Target, jobs: Sequence[Job], processes: int) -> Generator[Outcome, None, None]:
@@ -113,11 +116,20 @@ def draw(target: Target, job: Job) -> Outcome:
 
 
 def write_captions(out: Path, captions: Sequence[tuple[str, str]]) -> None:
-    """captions.md, what a reader of each figure must be told."""
+    """captions.md, what a reader of each figure must be told. Pictures of earlier calls keep theirs while they last."""
     if captions:
-        text = "# Captions\n\n" + "".join(f"- `{path}`: {caption}\n" for path, caption in captions)
-        if not (out / "captions.md").is_file() or (out / "captions.md").read_text(encoding="utf-8") != text:
-            replace_file(out / "captions.md", text.encode())
+        file = out / "captions.md"
+        before = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+        said = _kept_captions(out, before) | dict(captions)
+        text = "# Captions\n\n" + "".join(f"- `{path}`: {caption}\n" for path, caption in said.items())
+        if text != before:
+            replace_file(file, text.encode())
+
+
+def _kept_captions(out: Path, text: str) -> dict[str, str]:
+    pictures = [path.relative_to(out) for path in out.glob("*/*")]
+    there = {name.as_posix() for path in pictures for name in (path, path.with_suffix(""))}
+    return {stem: caption for stem, caption in CAPTION.findall(text) if stem in there}
 
 
 def _key(target: Target, job: Job) -> str:

@@ -1,6 +1,7 @@
 """cmr-plot as a person uses it: through its arguments, on runs in every state."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -425,6 +426,29 @@ def test_watch_refuses_a_filter_of_an_unknown_field_at_once(tmp_path, capsys):
         main([str(tmp_path), "--watch", "--filter", "colour=red", *QUICK])
     assert stopped.value.code == 2
     assert "'colour' is not a field of these runs" in capsys.readouterr().err
+
+
+def test_captions_of_earlier_calls_stay_as_long_as_their_pictures(tmp_path, capsys):
+    write_kappa_stress(tmp_path, seeds=1, layers=1)
+
+    def captioned(figure):
+        assert main([str(tmp_path), "--only", figure, *QUICK]) == 0
+        return re.findall("`(.*)`", (tmp_path / "figures" / "captions.md").read_text())
+
+    assert captioned("layers") == ["kappa_stress/layers"]
+    assert captioned("time") == ["kappa_stress/layers", "kappa_stress/time"]
+    (tmp_path / "figures" / "kappa_stress" / "layers.png").unlink()
+    assert captioned("time") == ["kappa_stress/time"]
+
+
+def test_the_ledger_does_not_grow_by_figures_that_draw_nothing(tmp_path, capsys):
+    folder = write_run(tmp_path, layers=1)
+    counts = []
+    for line in range(3):
+        (folder / "metrics.csv").write_text((folder / "metrics.csv").read_text() + f"{line}\n")
+        assert main([str(tmp_path), "--only", "layers,learning,kinds,diagnostics", *QUICK]) == 0
+        counts.append(len(json.loads((tmp_path / "figures" / ".drawn.json").read_text())))
+    assert counts == [4, 4, 4]
 
 
 def test_figures_are_not_mistaken_for_runs(tmp_path, capsys):
