@@ -80,7 +80,8 @@ class MLflow(Tracker):
         self._client.set_tag(self._id, "cmr_runner.status", status)
         if reason:
             self._client.set_tag(self._id, "cmr_runner.reason", reason)
-        self._client.set_terminated(self._id, ENDINGS.get(status, "FAILED"))
+        if status != "running":  # an export may come upon a run that goes on
+            self._client.set_terminated(self._id, ENDINGS.get(status, "FAILED"))
 
 
 def _allowed(name: str) -> str:

@@ -242,6 +242,19 @@ def test_finished_runs_are_exported_to_mlflow(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_that_goes_on_stays_open_in_mlflow(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    write_run(tmp_path, status="running", rows=3, layers=1)
+    assert report(["--export", "mlflow", str(tmp_path)]) == 0
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/mlflow/mlflow.db")
+    (run,) = client.search_runs([client.get_experiment_by_name("kappa_stress").experiment_id])
+    assert (run.info.status, run.info.end_time) == ("RUNNING", None)
+    assert run.data.tags["cmr_runner.status"] == "running"
+    assert [one.step for one in client.get_metric_history(run.info.run_id, "kappa_mean")] == list(range(3))
+
+
+@pytest.mark.slow
 def test_finished_runs_are_exported_to_wandb(tmp_path: Path) -> None:
     place = exported(tmp_path, "wandb")
     (file,) = place.glob("kappa_stress/*/wandb/offline-run-*/run-*.wandb")
