@@ -56,8 +56,16 @@ def test_groups_are_ranked_by_the_mean_over_tasks_and_seen_task_by_task(tmp_path
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_run_in_its_first_task_has_reached_the_end_of_none(tmp_path, rows):
-    folder = write_stream(tmp_path, "none", epochs=6, rows=rows, status="running")
+    write_stream(tmp_path, "none", epochs=6, rows=rows, status="running")
     (group,) = group_runs(find_runs([tmp_path])[0])
     assert group.runs[0].metrics["epoch"].tolist() == list(range(rows))
-    (folder / "metrics.csv").unlink()  # what was read once is not read again
     assert by_task(group).partial[0].metrics["epoch"].tolist() == []
+
+
+def test_the_view_by_task_does_not_read_the_files_again(tmp_path):
+    folder = write_stream(tmp_path, "none", epochs=6)
+    (group,) = group_runs(find_runs([tmp_path])[0])
+    assert group.n == 1
+    (folder / "metrics.csv").unlink()
+    (view,) = by_task(group).complete
+    assert view.metrics["epoch"].tolist() == [1, 2, 3]
