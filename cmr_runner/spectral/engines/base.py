@@ -14,6 +14,9 @@ class Engine(Protocol):
     What it carries from step to step (warm-start vectors) is kept by `group`, a name for the batch that stays the
     same from step to step, and travels in its state_dict; what it draws at random depends on (seed, group, step)
     alone. So a resumed run equals an uninterrupted one bit for bit.
+
+    An engine that keeps anything has `forget(group)` too, which drops what it keeps of a group: it is called when other
+    layers take the place of those in it.
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -47,6 +48,12 @@ def exact_with_edges(W: Tensor, spec: PenaltySpec) -> tuple[LayerPenalty, Tensor
         return one_by_one(W, spec), W.new_zeros(len(W), 2, min(W.shape[1:]))
     short = Vh if W.shape[1] >= W.shape[2] else U.mT  # (B, r, r)
     return penalty_from_svd(U, sigma, Vh, spec), short[:, [0, -1]]
+
+
+def left_to_exact(W: Tensor, spec: PenaltySpec) -> tuple[LayerPenalty, Tensor]:
+    """`exact_with_edges` of matrices that another engine could not compute its own way, counted as its fallbacks."""
+    penalty, V = exact_with_edges(W, spec)
+    return replace(penalty, fallbacks=len(W)), V
 
 
 def gram_svd(W: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:

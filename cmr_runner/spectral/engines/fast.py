@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cmr_runner.checks import integer
-from cmr_runner.spectral.decomposition import check_finite, working
+from cmr_runner.spectral.decomposition import DecompositionError, check_finite, working
 from cmr_runner.spectral.engines.assembly import (
     MomentTerm,
     add_edge_terms_,
@@ -21,7 +21,7 @@ from cmr_runner.spectral.engines.assembly import (
 )
 from cmr_runner.spectral.engines.chunks import in_pieces, replaced
 from cmr_runner.spectral.engines.edges import Edges, gram_edges
-from cmr_runner.spectral.engines.exact import exact_with_edges
+from cmr_runner.spectral.engines.exact import exact_with_edges, left_to_exact
 from cmr_runner.spectral.engines.polynomials import gradient_product, interior, normalised_gram_
 from cmr_runner.spectral.engines.warm_start import WarmStart
 from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
@@ -54,6 +54,9 @@ class FastEngine:
         self.warm.keep(group, V)
         return penalty.to(W.dtype)
 
+    def forget(self, group: str) -> None:
+        self.warm.forget(group)
+
     def state_dict(self) -> dict[str, Any]:
         return self.warm.state_dict()
 
@@ -67,13 +70,15 @@ def _piece(W: Tensor, spec: PenaltySpec, start: Tensor | None, steps: int, out: 
         return exact_with_edges(W, spec)
     tall = W if W.shape[1] >= W.shape[2] else W.mT
     G = torch.bmm(tall.mT, tall)
-    edges = gram_edges(tall, G, start, steps, spec.eps, sharp=spec.alpha1 != 0)
+    try:
+        edges = gram_edges(tall, G, start, steps, spec.eps, sharp=spec.alpha1 != 0)
+    except DecompositionError:
+        return left_to_exact(W, spec)
     penalty = penalty_from_edges(W, G, edges, spec, out)
     refused = ~edges.accepted | too_narrow(edges)
     if not refused.any():
         return penalty, edges.V
-    exact, V = exact_with_edges(W[refused], spec)
-    exact.fallbacks = int(refused.sum())
+    exact, V = left_to_exact(W[refused], spec)
     return replaced(penalty, refused, exact), edges.V.index_put((refused,), V)
 
 

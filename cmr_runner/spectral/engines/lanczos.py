@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from cmr_runner.spectral.decomposition import converging
+
 RowsTimesGram = Callable[[Tensor], Tensor]  # X (B, k, r) -> X G
 
 TRACE = 0.03  # times √eps of ‖qG‖: far above rounding, far below what moves a Ritz value
@@ -31,7 +33,7 @@ def ritz_edges(times_gram: RowsTimesGram, start: Tensor, steps: int) -> RitzEdge
     """
     Q, QG = krylov_space(times_gram, start, steps)
     H = torch.bmm(QG, Q.mT).double()
-    theta, S = torch.linalg.eigh((H + H.mT) / 2)
+    theta, S = converging(torch.linalg.eigh, (H + H.mT) / 2)
     theta, S = theta[:, [-1, 0]].to(start), S[:, :, [-1, 0]].mT.to(start)  # (B, 2), (B, 2, steps)
     X = torch.bmm(S, Q)
     return RitzEdges(X, row_lengths(torch.bmm(S, QG) - theta.unsqueeze(-1) * X).squeeze(-1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,11 +14,11 @@ from torch import Tensor
 
 from cmr_runner.checks import integer
 from cmr_runner.spectral.condition import rho_cond
-from cmr_runner.spectral.decomposition import check_finite, working
+from cmr_runner.spectral.decomposition import DecompositionError, check_finite, converging, working
 from cmr_runner.spectral.engines.assembly import edge_slopes
 from cmr_runner.spectral.engines.chunks import chunk_bounds, shared_workers
 from cmr_runner.spectral.engines.edges import Edges, replaced_edges, sharp_edges
-from cmr_runner.spectral.engines.exact import exact_with_edges
+from cmr_runner.spectral.engines.exact import ExactEngine, exact_with_edges
 from cmr_runner.spectral.engines.fast import moments_by_products, too_narrow
 from cmr_runner.spectral.engines.probes import signs
 from cmr_runner.spectral.engines.randomness import generator_for
@@ -28,7 +29,9 @@ from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
 STEPS = 4
 LONGER = 2  # times as many without a warm start, or where edges fail their check
 REFRESH = 8
-NOISE = 0.03  # of a kept vector's length, at the inner ones: what no kept vector sees must not stay unseen for ever
+# Of a kept vector's length, at the inner ones: what no kept vector sees must not stay unseen for ever. For a wide W it
+# is √(m/n) times this, since it is divided by √n and the vectors have m entries; committed results depend on that.
+NOISE = 0.03
 SMALL_SIDE = 32  # up to it all of the spectrum costs less than its edges
 PRODUCT_WORK = 2 * 512**3  # of m·n·min(m, n): up to it moments come from products, beyond from random probes
 CHUNK_ENTRIES = 13 * 256 * 256  # of W: smaller pieces, and Python costs more than what is shared
@@ -46,8 +49,15 @@ class Held:
     dense: Tensor | None  # (B, m, n) the rest of it; None with α₂ = 0
     square: Tensor  # (B,) float64 ‖dense‖²
 
+    def on(self, device: torch.device) -> Held:
+        """The same on the weights' device: it may have been loaded on another one."""
+        if self.X.device == device:
+            return self
+        moved: dict[str, Any] = {key: v.to(device) for key, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(self, **moved)
+
     def fits(self, W: Tensor, spec: PenaltySpec) -> bool:
-        fitting = self.X.shape == kept_shape(W) and self.X.dtype == W.dtype and self.X.device == W.device
+        fitting = self.X.shape == kept_shape(W) and self.X.dtype == W.dtype
         return fitting and (self.dense is not None) == (spec.alpha2 != 0) and self.moments.shape[-1] == spec.K + 1
 
 
@@ -64,6 +74,7 @@ class StaggeredEngine:
       edges fail their check; where the low one is not known well enough for ρ_cond, it is sharpened as in `fast`.
     - Moments: by products as in `fast`, by two blocks of `probes` as in `stochastic` where products are too slow.
     - A short side of up to 32: edges from all singular values, by the Gram matrix in float64.
+    - Where the edges' decomposition does not converge, `exact` computes the group in this step, and it starts anew.
     """
 
     name = "staggered"
@@ -80,8 +91,17 @@ class StaggeredEngine:
 
     def penalty(self, W: Tensor, spec: PenaltySpec, *, group: str, step: int) -> LayerPenalty:
         A = working(W)
+        try:
+            found = self._penalty(A, spec, group, step)
+        except DecompositionError:
+            self.forget(group)
+            found = replace(ExactEngine().penalty(A, spec), fallbacks=len(A))
+        return found if W.dtype == A.dtype else found.to(W.dtype)
+
+    def _penalty(self, A: Tensor, spec: PenaltySpec, group: str, step: int) -> LayerPenalty:
         held = self._held.get(group)
-        if held is not None and held.fits(A, spec):
+        if held is not None and (held := held.on(A.device)).fits(A, spec):
+            self._held[group] = held
             due, steps = self._turn(group, held.evaluations, len(A)), self.steps
         else:
             held = self._held[group] = nothing_held(A, spec, generator_for(self.seed, f"{group}, first", step))
@@ -97,23 +117,27 @@ class StaggeredEngine:
             """Layers i to j: their edges, and the moments of those whose turn it is."""
             tall = A[i:j] if A.shape[1] >= A.shape[2] else A[i:j].mT
             edges, held.X[i:j], fallbacks = edges_of(tall, start[i:j], steps, spec)
+            skipped = 0
             a, b = max(i, due[0]), min(j, due[1])
             if a < b and spec.alpha2:
                 own = Edges(*(field[a - i : b - i] for field in edges))
                 draws = partial(generator_for, self.seed, f"{group}#{a}", step)
-                fallbacks += self._refresh(A[a:b], own, spec, held, a, draws)
-            return Part(edges.sigma, *factors(A[i:j], edges, spec, held, i), fallbacks)
+                refused, skipped = self._refresh(A[a:b], own, spec, held, a, draws)
+                fallbacks += refused
+            return Part(edges.sigma, *factors(A[i:j], edges, spec, held, i), fallbacks, skipped)
 
         parts = shared_workers().map([partial(piece, i, j) for i, j in chunk_bounds(A, CHUNK_ENTRIES)])
         sigma, left, right, norm = (torch.cat(tensors) for tensors in list(zip(*parts, strict=True))[:4])
         cond = rho_cond(sigma.double(), spec.eps)
-        found = LayerPenalty(
-            value=spec.alpha1 * cond + (spec.alpha2 * held.rho_moment if spec.alpha2 else 0),
+        known = torch.where(held.rho_moment.isnan(), 0, held.rho_moment)  # nan: skipped at the first turn
+        return LayerPenalty(
+            value=spec.alpha1 * cond + (spec.alpha2 * known if spec.alpha2 else 0),
             dense=held.dense,
             left=left,
             right=right,
             norm=norm,
             kept=True,
+            skipped=sum(part.skipped for part in parts),
             fallbacks=sum(part.fallbacks for part in parts),
             rho_cond=cond,
             rho_moment=held.rho_moment.clone(),  # an earlier step's result keeps its numbers
@@ -121,7 +145,6 @@ class StaggeredEngine:
             sigma_max=sigma[:, 0],
             sigma_min=sigma[:, 1],
         )
-        return found if W.dtype == A.dtype else found.to(W.dtype)
 
     def _turn(self, group: str, evaluations: int, B: int) -> tuple[int, int]:
         """The layers [start, stop) of a group whose moments are computed now: each once in `refresh` evaluations.
@@ -140,12 +163,12 @@ class StaggeredEngine:
         held: Held,
         first: int,
         draws: Callable[[], torch.Generator],
-    ) -> int:
-        """The moment term of W (b, m, n), into what is held from layer `first` on; how many were left to `exact`."""
+    ) -> tuple[int, int]:
+        """The moment term of W (b, m, n), into what is held from layer `first` on; how many `exact` got and skipped."""
         place = slice(first, first + len(W))
         assert held.dense is not None
         out = held.dense[place]
-        refused = torch.zeros(0)
+        refused, skipped = torch.zeros(0), 0
         if by_products((W.shape[1], W.shape[2])):
             tall = W if W.shape[1] >= W.shape[2] else W.mT
             found = moments_by_products(W, torch.bmm(tall.mT, tall), edges, spec, out)
@@ -156,18 +179,25 @@ class StaggeredEngine:
         if refused.any():  # then there are no edges to speak of: the whole gradient is held
             exact = exact_with_edges(W[refused], replace(spec, alpha1=0.0))[0]
             out[refused] = exact.gradient
-            found.s[refused], found.rho[refused] = exact.moments.to(found.s), exact.rho_moment.to(found.rho)
+            # One that it skips keeps the moments it had, and has no gradient of them until its next turn.
+            missing, skipped = exact.rho_moment.isnan(), exact.skipped
+            s, rho = held.moments[place][refused], held.rho_moment[place][refused]
+            found.s[refused] = torch.where(missing.unsqueeze(-1), s, exact.moments.to(s))
+            found.rho[refused] = torch.where(missing, rho, exact.rho_moment.to(rho))
             found.through[refused] = 0
         held.moments[place], held.rho_moment[place], held.through[place] = found
         held.square[place] = torch.linalg.vector_norm(out, dim=(-2, -1)).double().square()
-        return int(refused.sum())
+        return int(refused.sum()), skipped
+
+    def forget(self, group: str) -> None:
+        self._held.pop(group, None)
 
     def state_dict(self) -> dict[str, Any]:
         return {"seed": self.seed, "groups": {group: asdict(held) for group, held in self._held.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.seed = state["seed"]
-        self._held = {group: Held(**held) for group, held in state["groups"].items()}
+        self._held = {group: Held(**deepcopy(held)) for group, held in state["groups"].items()}  # written to in place
 
 
 class Part(NamedTuple):
@@ -178,6 +208,7 @@ class Part(NamedTuple):
     right: Tensor  # (b, 2, n)
     norm: Tensor  # (b,)
     fallbacks: int
+    skipped: int
 
 
 def by_products(shape: tuple[int, int]) -> bool:
@@ -241,7 +272,7 @@ def small_edges(W: Tensor) -> Edges:
     """
     check_finite(W)
     A = W.double()
-    V = torch.linalg.eigh(torch.bmm(A.mT, A))[1][:, :, [-1, 0]].mT  # (b, 2, r)
+    V = converging(torch.linalg.eigh, torch.bmm(A.mT, A))[1][:, :, [-1, 0]].mT  # (b, 2, r)
     Y = torch.bmm(V, A.mT)
     sigma = torch.linalg.vector_norm(Y, dim=-1)
     U = Y / sigma.clamp_min(torch.finfo(sigma.dtype).tiny).unsqueeze(-1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cmr_runner.checks import integer
-from cmr_runner.spectral.decomposition import check_finite, working
+from cmr_runner.spectral.decomposition import DecompositionError, check_finite, working
 from cmr_runner.spectral.engines.assembly import (
     MomentTerm,
     add_edge_terms_,
@@ -20,7 +20,7 @@ from cmr_runner.spectral.engines.assembly import (
 )
 from cmr_runner.spectral.engines.chunks import in_pieces
 from cmr_runner.spectral.engines.edges import Edges, krylov_edges, replaced_edges
-from cmr_runner.spectral.engines.exact import exact_with_edges
+from cmr_runner.spectral.engines.exact import exact_with_edges, left_to_exact
 from cmr_runner.spectral.engines.probes import gradient_estimate, probed, signs
 from cmr_runner.spectral.engines.randomness import generator_for
 from cmr_runner.spectral.engines.warm_start import WarmStart
@@ -39,7 +39,6 @@ class StochasticEngine:
 
     def __init__(self, *, seed: int = 0, probes: int = PROBES, steps: int = STEPS) -> None:
         self.probes, self.steps = integer("probes", probes, least=1), integer("steps", steps, least=2)
-        self.seed = seed
         self.warm = WarmStart(seed)
 
     def name_for(self, shape: tuple[int, int]) -> str:
@@ -53,12 +52,15 @@ class StochasticEngine:
         penalty, V = in_pieces(
             A,
             lambda i, j, out: self._piece(
-                A[i:j], spec, start[i:j], steps, generator_for(self.seed, f"{group}#{i}", step), out
+                A[i:j], spec, start[i:j], steps, generator_for(self.warm.seed, f"{group}#{i}", step), out
             ),
             CHUNK_ENTRIES,
         )
         self.warm.keep(group, V)
         return penalty.to(W.dtype)
+
+    def forget(self, group: str) -> None:
+        self.warm.forget(group)
 
     def state_dict(self) -> dict[str, Any]:
         return self.warm.state_dict()
@@ -73,7 +75,10 @@ class StochasticEngine:
         if r <= 2 * self.probes:  # then all of the spectrum costs less than a sample of it
             return exact_with_edges(W, spec)
         tall = W if W.shape[1] >= W.shape[2] else W.mT
-        edges, longer = checked_edges(tall, start, steps)
+        try:
+            edges, longer = checked_edges(tall, start, steps)
+        except DecompositionError:
+            return left_to_exact(W, spec)
         Z = signs((len(W), 2 * self.probes, r), generator).to(W)
         penalty = sampled_penalty(W, Z, edges, spec, out)
         penalty.fallbacks = longer

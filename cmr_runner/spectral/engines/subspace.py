@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cmr_runner.spectral.decomposition import NonFiniteError, check_finite
+from cmr_runner.spectral.decomposition import NonFiniteError, check_finite, converging
 from cmr_runner.spectral.engines.edges import Edges, edges_from
 from cmr_runner.spectral.engines.lanczos import row_lengths, without
 
@@ -35,7 +35,7 @@ def subspace_edges(W: Tensor, X: Tensor, blocks: int) -> tuple[Edges, Tensor, Te
     if not torch.isfinite(H.sum()):  # every entry of W is in it
         check_finite(W)
         raise NonFiniteError(f"matrices of shape {tuple(W.shape[1:])} are too large to square in {W.dtype}")
-    theta, S = torch.linalg.eigh(H)
+    theta, S = converging(torch.linalg.eigh, H)
     kept = [*range(-1, -1 - KEPT, -1), *range(KEPT)]
     X, XG, XW = torch.bmm(S[:, :, kept].mT.to(W), images).split([r, r, W.shape[1]], -1)
     V = X[:, ::KEPT]

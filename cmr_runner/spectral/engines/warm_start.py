@@ -39,6 +39,9 @@ class WarmStart:
     def keep(self, group: str, vectors: Tensor) -> None:
         self._vectors[group] = vectors
 
+    def forget(self, group: str) -> None:
+        self._vectors.pop(group, None)
+
     def state_dict(self) -> dict[str, Any]:
         return {"seed": self.seed, "vectors": dict(self._vectors)}
 

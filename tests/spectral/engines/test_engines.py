@@ -1,5 +1,6 @@
 """What holds for every engine: names, choice by size, resuming, and independence of threads."""
 
+import copy
 import io
 from functools import partial
 
@@ -77,7 +78,7 @@ def test_a_resumed_run_continues_bit_for_bit(name):
     file = io.BytesIO()
     torch.save(engine.state_dict(), file)
     file.seek(0)
-    resumed = build_engine(name, seed=5)
+    resumed = build_engine(name, seed=6)  # the seed is in the state
     resumed.load_state_dict(torch.load(file, weights_only=True))
     assert same_bits(path(resumed, batches[3:], first=3), whole[3 * 4 :])
 
@@ -90,6 +91,74 @@ def test_a_state_kept_before_a_step_is_not_moved_by_it():
     kept = state["vectors"]["g"].clone()
     path(engine, batches[2:], first=2)
     assert torch.equal(state["vectors"]["g"], kept)
+
+
+def test_a_state_that_was_loaded_is_not_moved_by_a_step():
+    batches = list(walk(layers(3, 48, 64, kappa=3), 3))
+    engine, other = build_engine("staggered", seed=5), build_engine("staggered", seed=5)
+    path(engine, batches[:2])
+    state = engine.state_dict()
+    kept = copy.deepcopy(state)
+    other.load_state_dict(state)
+    path(other, batches[2:], first=2)
+    held, before = state["groups"]["g"], kept["groups"]["g"]
+    assert same_bits(
+        [v for v in held.values() if torch.is_tensor(v)], [v for v in before.values() if torch.is_tensor(v)]
+    )
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """failing(name, fails): torch.linalg's decomposition does not converge where fails(A) holds."""
+
+    def fail(name, fails):
+        real = getattr(torch.linalg, name)
+
+        def decompose(A, *args, **kwargs):
+            if fails(A):
+                raise torch.linalg.LinAlgError("failed to converge")
+            return real(A, *args, **kwargs)
+
+        monkeypatch.setattr(torch.linalg, name, decompose)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("fast", (48, 48)), ("stochastic", (48, 48)), ("staggered", (48, 48)), ("staggered", (10, 60))],
+)
+def test_edges_that_do_not_converge_are_left_to_exact_which_skips_what_fails_there_too(
+    name, shape, failing, monkeypatch
+):
+    batches = list(walk(layers(3, *shape, kappa=3), 3))
+    engine = build_engine(name)
+    engine.penalty(batches[0], SPEC, group="g", step=0)
+    truth, marked = exact_penalty(batches[1], SPEC), batches[1][1, 0, 0]
+    failing("eigh", lambda A: True)
+    failing("svd", lambda A: bool((A[..., 0, 0] == marked).any()))
+    out = engine.penalty(batches[1], SPEC, group="g", step=1)
+    assert (out.fallbacks, out.skipped) == (3, 1)
+    assert out.value[1] == 0
+    assert not out.gradient[1].any()
+    torch.testing.assert_close(out.gradient[[0, 2]], truth.gradient[[0, 2]])
+    monkeypatch.undo()
+    assert torch.isfinite(engine.penalty(batches[2], SPEC, group="g", step=2).gradient).all()
+
+
+def test_a_layer_that_exact_skips_in_staggered_is_counted_and_keeps_its_moments(failing):
+    W = layers(3, 64, 64, kappa=1)  # so narrow a spectrum has its moments from `exact`
+    engine = build_engine({"name": "staggered", "refresh": 1})
+    before = engine.penalty(W, SPEC, group="g", step=0)
+    failing("svd", lambda A: bool((A[..., 0, 0] == W[1, 0, 0]).any()))
+    after = engine.penalty(W, SPEC, group="g", step=1)
+    assert (before.skipped, after.skipped) == (0, 1)
+    assert torch.equal(after.moments[1], before.moments[1])
+    assert torch.equal(after.rho_moment[1], before.rho_moment[1])
+    assert not after.dense[1].any()
+    first = build_engine("staggered").penalty(W, SPEC, group="g", step=0)
+    assert first.moments[1].isnan().all()
+    assert torch.isfinite(first.value).all()
 
 
 @pytest.mark.parametrize("name", ENGINES)
