@@ -96,6 +96,10 @@ class CMR(GradientPenalty):
     def observe(self, group: str, result: LayerPenalty) -> None:
         """Called with the result of each group, in no fixed order, for subclasses that learn from the moments."""
 
+    def forget(self, group: str) -> None:
+        if hasattr(self.engine, "forget"):  # one that keeps nothing need not have it
+            self.engine.forget(group)
+
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "engine": self.engine.state_dict()}
 

@@ -24,7 +24,7 @@ from cmr_runner.regularizers.processes import Alone, Processes
 from cmr_runner.regularizers.sharded import PieceAddition, Shards, shards_of
 from cmr_runner.spectral.decomposition import working
 from cmr_runner.spectral.engines.chunks import shared_workers
-from cmr_runner.spectral.engines.workers import Task
+from cmr_runner.spectral.engines.workers import Task, without_autocast
 from cmr_runner.spectral.penalty import Penalty
 from cmr_runner.spectral.precision import full_precision, is_full_precision
 
@@ -73,6 +73,7 @@ class GradientPenalty(Regularizer):
         self._gathered: dict[str, Tensor] = {}  # weights that the processes hold in pieces, those of this one whole
         self._pieces: PieceAddition | None = None  # of the last evaluation, where they do
         self._stacks: dict[str, Tensor] = {}  # by group: where its weights are gathered
+        self._members: dict[str, list[str]] = {}  # by group: the layers that its kept state is of
         self._task: Task[Found] | None = None
         self._overlap = Overlap()
         self._notices = Notices()
@@ -90,6 +91,9 @@ class GradientPenalty(Regularizer):
         W may be read during this call, not changed. The result's tensors, unless `kept`, are the caller's to overwrite.
         """
 
+    def forget(self, group: str) -> None:
+        """Drop what `penalty` keeps of a group from step to step: its layers are not those of the last step."""
+
     def attach(self, optimizer: torch.optim.Optimizer, *, clip_norm: float | None = None) -> Attachment:
         """From now on plain `optimizer.step()` begins with add_gradients(); `.remove()` of what is returned undoes it.
 
@@ -104,7 +108,7 @@ class GradientPenalty(Regularizer):
         self._follow_replacements()
         parameters = [p for weight in self._weights for p in weight.parameters]
         self._notices.before_adding(parameters)
-        with full_precision():
+        with full_precision(), without_autocast():  # a parametrised weight is read and pulled back here
             self._add()
         self._notices.after_adding(parameters)
         self.step += 1
@@ -166,6 +170,8 @@ class GradientPenalty(Regularizer):
         no result depends on it. Not with a parametrised weight: spectral_norm writes its vectors in the forward, so
         the weight would move. Not where float32 products are reduced: that setting is the network's meanwhile.
         """
+        if self._task is not None:  # of a step that never came to add_gradients
+            return
         workers = shared_workers()
         if not workers.helpers or not self._due or any(weight.is_parametrised for weight in self._weights):
             return
@@ -206,11 +212,20 @@ class GradientPenalty(Regularizer):
         with torch.enable_grad():  # the pull-back needs the graph
             self._effective = {weight.name: weight.effective() for weight in self._weights if weight.is_parametrised}
         self._effective |= self._gathered
+        self._forget_other_layers()
         # The largest first, so that the small ones fill what is left of the time.
         largest_first = sorted(self._groups, key=lambda group: -size(self._groups[group]))
         found = shared_workers().map([partial(self._evaluate_group, group) for group in largest_first])
         results = dict(zip(largest_first, found, strict=True))
         return [(layers, results[group]) for group, layers in self._groups.items()]
+
+    def _forget_other_layers(self) -> None:
+        """What is kept of a group belongs to its layers of the last step; if they are others now, they start anew."""
+        for group, layers in self._groups.items():
+            names = [layer.name for layer in layers]
+            if self._members.get(group, names) != names:
+                self.forget(group)
+            self._members[group] = names
 
     def _evaluate_group(self, group: str) -> Penalty:
         return self.penalty(self._stacked(group), group=group)
@@ -244,19 +259,21 @@ class GradientPenalty(Regularizer):
             self.layers = require_layers(self.model, self.rule)
             self._weights = unique_weights(self.layers)
             self._found, self._pieces = [], None
+            self._members = {group: [] for group in self._members}  # the names may be the same, the weights are not
 
     def state_dict(self) -> dict[str, Any]:
-        held = [([layer.name for layer in layers], asdict(penalty)) for layers, penalty in self._found]
         # Pieces are not kept: a resumed run evaluates afresh.
-        return {"step": self.step, "held": held if self.every > 1 and self._pieces is None else []}
+        found = self._found if self.every > 1 and self._pieces is None else []
+        held = [([layer.name for layer in layers], asdict(penalty)) for layers, penalty in found]
+        return {"step": self.step, "held": held, "members": dict(self._members)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.step = state["step"]
+        self._members = dict(state.get("members", {}))  # older states have none, and are taken to be of these layers
         self._pieces = None
         by_name = {layer.name: layer for layer in self.layers}
-        kinds = {field.name for field in fields(Penalty)}
         self._found = [
-            ([by_name[name] for name in names], Penalty(**{key: v for key, v in held.items() if key in kinds}))
+            ([by_name[name] for name in names], restored(held, by_name[names[0]].weight.behind[0].device))
             for names, held in state["held"]
         ]
 
@@ -267,6 +284,13 @@ def same_shape(layers: list[Layer]) -> dict[str, list[Layer]]:
     for layer in layers:
         groups.setdefault(f"{layer.shape[0]}x{layer.shape[1]}", []).append(layer)
     return groups
+
+
+def restored(held: dict[str, Any], device: torch.device) -> Penalty:
+    """A penalty from its fields, which may have been loaded on another device."""
+    kinds = {field.name for field in fields(Penalty)}
+    moved: dict[str, Any] = {key: v.to(device) if isinstance(v, Tensor) else v for key, v in held.items()}
+    return Penalty(**{key: v for key, v in moved.items() if key in kinds})
 
 
 def size(layers: list[Layer]) -> int:

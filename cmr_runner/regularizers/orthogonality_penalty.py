@@ -48,6 +48,9 @@ class SRIP(GradientPenalty):
         value, gradient, _ = self.power(W.mT if wide else W, group, min(W.shape[-2:]))
         return Penalty(value=value, dense=gradient.mT if wide else gradient)
 
+    def forget(self, group: str) -> None:
+        self.power.forget(group)
+
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "power": self.power.state_dict()}
 

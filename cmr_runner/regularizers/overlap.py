@@ -35,7 +35,7 @@ class Overlap:
             self._left -= 1
             if self._left <= 0:
                 self._early, self._times = None, {True: [], False: []}
-        elif before is not None:
+        elif before is not None and len(self._times[self._this_way]) < TRIAL:
             self._times[self._this_way].append(self._ended - before)
             if all(len(times) >= TRIAL for times in self._times.values()):
                 early, late = (statistics.median(self._times[way]) for way in (True, False))

@@ -29,13 +29,16 @@ class PowerIteration(Generic[Pair]):
 
     def __call__(self, W: Tensor, group: str, length: int) -> Pair:
         held = self.vectors.get(group)
-        if held is None:
+        if held is None or held.shape != (len(W), length):
             start = first_vectors(self.seed, group, W.shape[0], length).to(W)
             result = self.iterate(W, start, max(self.iterations, FIRST_ITERATIONS))
         else:
             result = self.iterate(W, held.to(W), self.iterations)
         self.vectors[group] = result[-1]
         return result
+
+    def forget(self, group: str) -> None:
+        self.vectors.pop(group, None)
 
     def state_dict(self) -> dict[str, Any]:
         return dict(self.vectors)

@@ -34,6 +34,9 @@ class SigmaMaxPenalty(GradientPenalty):
         value, slope = self.of_sigma_max(sigma)
         return Penalty(value=value, dense=outer(slope.unsqueeze(-1) * u, v))
 
+    def forget(self, group: str) -> None:
+        self.power.forget(group)
+
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "power": self.power.state_dict()}
 

@@ -1,10 +1,15 @@
+import copy
+from collections.abc import Collection
+from functools import partial
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 from cmr_runner.checks import ArgumentError
-from cmr_runner.regularizers import CMR, LayerRule, find_layers
+from cmr_runner.regularizers import CMR, SRIP, AlmostIsometry, LayerRule, SigmaOne, SpectralPenalty, find_layers
+from cmr_runner.regularizers.gradient_penalty import GradientPenalty
 from cmr_runner.regularizers.layers import all_matrices
 
 
@@ -217,3 +222,80 @@ def test_reading_a_spectrally_normalised_weight_does_not_advance_it() -> None:
     assert layer.training
     assert layer.parametrizations.weight[0].training
     assert found.name == "weight"
+
+
+# All that keep something of a group of layers from step to step.
+KEEPERS = {
+    **{engine: partial(CMR, engine=engine) for engine in ("fast", "stochastic", "auto")},
+    **{cls.__name__: partial(cls, lam=1.0) for cls in (SRIP, SigmaOne, SpectralPenalty, AlmostIsometry)},
+}
+
+
+def three_alike(trained: Collection[int]) -> nn.Sequential:
+    torch.manual_seed(0)
+    return train_only(nn.Sequential(*(nn.Linear(40, 40) for _ in range(3))), trained)
+
+
+def train_only(model: nn.Sequential, trained: Collection[int]) -> nn.Sequential:
+    for i, layer in enumerate(model):
+        layer.requires_grad_(i in trained)
+    return model
+
+
+def added(penalty: GradientPenalty) -> list[Tensor | None]:
+    penalty.model.zero_grad()
+    penalty.add_gradients()
+    return [layer.weight.grad for layer in penalty.model]
+
+
+def added_by_a_fresh_one(keeper: str, model: nn.Module, step: int) -> list[Tensor | None]:
+    fresh = KEEPERS[keeper](model, mixing="uncapped")
+    fresh.step = step
+    return added(fresh)
+
+
+def same(found: list[Tensor | None], expected: list[Tensor | None]) -> bool:
+    pairs = zip(found, expected, strict=True)
+    return all(a is b if a is None or b is None else torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("then", [[1], [1, 2], [0, 1, 2]], ids=str)
+@pytest.mark.parametrize("keeper", KEEPERS)
+def test_layers_that_join_a_group_get_nothing_that_was_kept_of_others(keeper: str, then: list[int]) -> None:
+    model = three_alike([0] if then == [1] else [0, 1])
+    penalty = KEEPERS[keeper](model, mixing="uncapped")
+    added(penalty)
+    train_only(model, then)
+    assert same(added(penalty), added_by_a_fresh_one(keeper, model, step=1))
+
+
+@pytest.mark.parametrize("keeper", KEEPERS)
+def test_a_layer_that_replaces_one_of_its_shape_gets_nothing_that_was_kept_of_it(keeper: str) -> None:
+    model = three_alike([0, 1, 2])
+    penalty = KEEPERS[keeper](model, mixing="uncapped")
+    added(penalty)
+    model[1] = nn.Linear(40, 40)
+    with pytest.warns(UserWarning, match=r"^replaced since"):
+        found = added(penalty)
+    assert same(found, added_by_a_fresh_one(keeper, model, step=1))
+
+
+@pytest.mark.parametrize("keeper", KEEPERS)
+def test_a_state_that_was_kept_of_other_layers_is_not_used(keeper: str) -> None:
+    """As where processes divide the layers, and one of them loads what another one saved."""
+    other = KEEPERS[keeper](three_alike([0, 1]), mixing="uncapped")
+    added(other)
+    model = three_alike([1, 2])
+    penalty = KEEPERS[keeper](model, mixing="uncapped")
+    penalty.load_state_dict(copy.deepcopy(other.state_dict()))
+    assert same(added(penalty), added_by_a_fresh_one(keeper, model, step=1))
+
+
+@pytest.mark.parametrize("keeper", KEEPERS)
+def test_a_state_that_does_not_name_its_layers_continues_bit_for_bit(keeper: str) -> None:
+    straight, resumed = (KEEPERS[keeper](three_alike([0, 1]), mixing="uncapped") for _ in range(2))
+    added(straight)
+    state = copy.deepcopy(straight.state_dict())
+    del state["members"]
+    resumed.load_state_dict(state)
+    assert same(added(resumed), added(straight))
