@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from cmr_runner.regularizers.layers import Layer, Weight
+from cmr_runner.regularizers.mixing import HALF, norms
 from cmr_runner.spectral.decomposition import saturated
 from cmr_runner.spectral.penalty import Penalty
 
 Found = Sequence[tuple[Sequence[Layer], Penalty]]  # same-shape layers, and the penalty of all of them
-
-HALF = (torch.float16, torch.bfloat16)
 
 
 class Addition:
@@ -41,7 +40,7 @@ class Addition:
         for weight, parts in indirect.values():
             for parameter, gradient in pulled_back(weight, parts, effective):
                 self._dense.append((grad_of(parameter), gradient, True))
-                self._norms.append(torch.linalg.vector_norm(gradient))
+                self._norms += norms([gradient])
         self.norm = torch.linalg.vector_norm(torch.stack(self._norms)) if self._norms else torch.zeros(())
 
     def _take(self, penalty: Penalty, targets: list[Tensor]) -> None:
@@ -101,7 +100,8 @@ def pulled_back(
     weight: Weight, parts: dict[int, Tensor], effective: dict[str, Tensor]
 ) -> list[tuple[nn.Parameter, Tensor]]:
     """The gradients of a weight's matrices, by their index, as gradients in its trainable parameters."""
-    tensor = effective[weight.name] if weight.name in effective else weight.effective()
+    with torch.enable_grad():  # the pull-back needs the graph
+        tensor = effective[weight.name] if weight.name in effective else weight.effective()
     matrices = [
         saturated(parts[index], tensor.dtype) if index in parts else torch.zeros_like(matrix)
         for index, matrix in enumerate(weight.matrices(tensor))

@@ -13,6 +13,7 @@ from cmr_runner.checks import number, one_of
 Mixing = Literal["penalty_cap", "algorithm1", "uncapped"]
 
 DELTA = 1e-12  # the paper's δ, in the cap's denominator
+HALF = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,14 @@ def global_norm(tensors: list[Tensor]) -> Tensor:
     """‖·‖₂ of all tensors as one vector; 0 if there are none."""
     if not tensors:
         return torch.zeros(())
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
+    return torch.linalg.vector_norm(torch.stack(norms(tensors)))
+
+
+def norms(tensors: list[Tensor]) -> list[Tensor]:
+    """‖·‖₂ of each tensor, in float32 or better: in float16 δ is 0, and squares overflow from 256 on."""
+    if not any(tensor.dtype in HALF for tensor in tensors):
+        return list(torch._foreach_norm(tensors))
+    return [torch.linalg.vector_norm(t, dtype=torch.promote_types(t.dtype, torch.float32)) for t in tensors]
 
 
 def squared_norm(W: Tensor) -> Tensor:

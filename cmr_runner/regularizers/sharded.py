@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from cmr_runner.checks import ArgumentError
 from cmr_runner.regularizers.addition import grad_of
 from cmr_runner.regularizers.layers import Weight
+from cmr_runner.regularizers.mixing import norms
 from cmr_runner.regularizers.processes import Group, balanced
 
 
@@ -154,5 +155,4 @@ def _empty(weight: Weight) -> Tensor:
 
 
 def _squares(tensors: Sequence[Tensor]) -> Tensor:
-    norms = torch._foreach_norm(list(tensors)) if tensors else [torch.zeros(())]
-    return torch.stack(norms).square().sum()
+    return torch.stack(norms(list(tensors)) if tensors else [torch.zeros(())]).square().sum()

@@ -79,7 +79,8 @@ class Penalty:
         if self.left is None or self.right is None:
             assert self.dense is not None
             return self.dense
-        product = self.left @ self.right
+        with torch.autocast(self.left.device.type, enabled=False):  # an enclosing one would take it in half precision
+            product = self.left @ self.right
         return product if self.dense is None else product.add_(self.dense)
 
     @property

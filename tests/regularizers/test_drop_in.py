@@ -9,12 +9,15 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.nn.utils import parametrize
 
 from cmr_runner import CMR, analyze
 from cmr_runner.checks import ArgumentError
 from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.synthetic import synthetic
 from cmr_runner.models import MLP
+from cmr_runner.regularizers.overlap import TRIAL, Overlap
+from cmr_runner.spectral.engines import set_spectral_threads
 from cmr_runner.training.loop import Trainer
 
 X = torch.randn(32, 12, generator=torch.Generator().manual_seed(1))
@@ -114,6 +117,28 @@ def test_autocast_does_not_change_the_spectra() -> None:
         assert torch.equal(one, other)
 
 
+class Turned(nn.Module):
+    """A parametrisation by a product, which autocast would take in half precision."""
+
+    def forward(self, W: torch.Tensor) -> torch.Tensor:
+        return torch.eye(len(W)).roll(1, 0) @ W
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_autocast_does_not_reach_a_parametrised_weight(every: int) -> None:
+    def gradient(*, autocast: bool) -> torch.Tensor:
+        torch.manual_seed(0)
+        model = nn.Linear(40, 40, bias=False)
+        parametrize.register_parametrization(model, "weight", Turned())
+        cmr = CMR(model, mixing="uncapped", every=every)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            for _ in range(2):
+                cmr.add_gradients()
+        return gradients(model)[0]
+
+    assert torch.equal(gradient(autocast=True), gradient(autocast=False))
+
+
 def test_grad_scaler_unscaled_first_gives_the_unscaled_gradients() -> None:
     plain, scaled = network(), network()
     cross_entropy(plain(X), Y).backward()
@@ -162,6 +187,44 @@ def test_half_precision_weights_get_finite_gradients_of_their_own_dtype() -> Non
     CMR(model, mixing="uncapped", engine="exact").add_gradients()
     assert model.weight.grad.dtype == torch.float16
     assert torch.isfinite(model.weight.grad).all()
+
+
+def test_half_precision_without_a_task_gradient_gets_none() -> None:
+    model = nn.Linear(8, 8).half()
+    model.weight.grad = torch.zeros_like(model.weight)
+    CMR(model, warmup_steps=10).add_gradients()  # λ = 0 at first: in float16 the cap would be 0/δ = 0/0
+    assert not model.weight.grad.any()
+
+
+def test_a_state_follows_the_weights_to_their_device() -> None:
+    cmr = CMR(network(), every=3)
+    cmr.add_gradients()
+    elsewhere = CMR(network().to("meta"), every=3)
+    elsewhere.load_state_dict(cmr.state_dict())
+    tensors = [v for _, penalty in elsewhere._found for v in vars(penalty).values() if isinstance(v, torch.Tensor)]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
+def test_a_second_start_in_a_step_begins_nothing() -> None:
+    cmr = CMR(network())
+    evaluated = []
+    penalty = cmr.engine.penalty
+    cmr.engine.penalty = lambda *a, **k: (evaluated.append(k["group"]), penalty(*a, **k))[1]
+    set_spectral_threads(2)
+    try:
+        cmr.start()
+        cmr.start()
+        cmr.add_gradients()
+    finally:
+        set_spectral_threads(1)
+    assert sorted(evaluated) == sorted({f"{m}x{n}" for _, (m, n), _ in cmr.plan})
+
+
+def test_step_times_do_not_pile_up_where_start_is_never_called() -> None:
+    overlap = Overlap()
+    for _ in range(3 * TRIAL):
+        overlap.step_ended()
+    assert len(overlap._times[False]) == TRIAL
 
 
 def warned(act: Callable[[], object]) -> list[str]:

@@ -1,13 +1,15 @@
 """Spectral normalisation, alone and under CMR, and hard orthogonality."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.utils import parametrizations
 
-from cmr_runner.regularizers import Orthogonal, SpectralNorm, SpectralNormCMR, analyze
+from cmr_runner.regularizers import CMR, Orthogonal, SpectralNorm, SpectralNormCMR, analyze
 from cmr_runner.spectral import PenaltySpec, singular_values
 from cmr_runner.spectral.penalty import exact_penalty
 
@@ -144,3 +146,19 @@ def test_sn_cmr_reduces_kappa_of_the_effective_weight() -> None:
         cmr.add_gradients()
         optimizer.step()
     assert analyze(model)["kappa"].mean() < 0.7 * before
+
+
+@pytest.mark.parametrize("parametrisation", [parametrizations.spectral_norm, parametrizations.weight_norm])
+def test_between_two_evaluations_the_held_gradient_is_pulled_back_again(
+    parametrisation: Callable[..., nn.Module],
+) -> None:
+    torch.manual_seed(0)
+    model = parametrisation(nn.Linear(6, 5))
+    cmr = CMR(model, mixing="uncapped", every=3)
+    by_step = []
+    for _ in range(2):
+        model.zero_grad()
+        cmr.add_gradients()
+        by_step.append([p.grad for p in model.parametrizations.parameters()])
+    for first, second in zip(*by_step, strict=True):
+        torch.testing.assert_close(second, first)

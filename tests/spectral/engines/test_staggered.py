@@ -145,6 +145,23 @@ def test_zero_matrix_and_rank_deficient_layers_stay_finite():
         assert torch.isfinite(out.value).all()
 
 
+def test_autocast_does_not_reach_the_part_at_the_edges():
+    out = StaggeredEngine().penalty(layers(2, 40, 40, kappa=3), PenaltySpec(), group="g", step=0)
+    outside = out.gradient
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(out.gradient, outside)
+
+
+def test_what_is_held_follows_the_weights_to_their_device():
+    engine = StaggeredEngine()
+    engine.penalty(layers(2, 40, 40, kappa=3), PenaltySpec(), group="g", step=0)
+    held = engine._held["g"]
+    moved = held.on(torch.device("meta"))
+    assert {v.device.type for v in vars(moved).values() if torch.is_tensor(v)} == {"meta"}
+    assert moved.evaluations == held.evaluations == 1
+    assert held.on(held.X.device) is held
+
+
 def test_half_precision_weights_get_a_gradient_in_their_own_dtype():
     out = StaggeredEngine().penalty(layers(2, 40, 40, kappa=3).bfloat16(), PenaltySpec(), group="g", step=0)
     assert out.gradient.dtype == out.value.dtype == torch.bfloat16
