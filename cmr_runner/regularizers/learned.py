@@ -64,7 +64,8 @@ class CMRLearned(CMR):
             squares = torch.cat([torch.empty(0, self.spec.K - 2, dtype=torch.float64), *seen])
             squares = squares[torch.isfinite(squares).all(-1)]  # a skipped layer has nan
             # Summed over the processes that share the layers, so that all of them hold the same weights.
-            total = self.processes.sum_(torch.cat([squares.sum(0), torch.tensor([float(len(squares))])]))
+            own = torch.cat([squares.sum(0), torch.tensor([float(len(squares))])])
+            total = self.processes.sum_(own.to(self._like.device)).cpu()  # NCCL refuses what is on the CPU
             self._ascend(total[:-1] / total[-1].clamp_min(1))
             self._observing, self._squares = False, {}
 
@@ -81,5 +82,5 @@ class CMRLearned(CMR):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.theta = state["theta"]
+        self.theta = state["theta"].to(self.prior)  # it may have been loaded on the weights' device
         self.spec = replace(self.spec, weights=self.weights)
