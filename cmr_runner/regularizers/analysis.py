@@ -88,8 +88,10 @@ def _singular_values_or_nan(layer: Layer) -> Tensor:
 def _is_operator(layer: Layer) -> bool:
     """A state_dict does not hold the stride of a convolution, which is then taken to be 1."""
     weight, module = layer.weight, layer.weight.module
-    simple = not isinstance(module, nn.Conv2d) or (module.stride, module.dilation, module.groups) == ((1, 1), (1, 1), 1)
-    return simple and len(weight.parts) == 1 and getattr(module, weight.attribute).ndim == 4
+    simple = not isinstance(module, nn.modules.conv._ConvNd) or (
+        (module.stride, module.dilation, module.groups) == ((1, 1), (1, 1), 1)
+    )
+    return simple and len(weight.parts) == 1 and weight.effective().ndim == 4
 
 
 def _operator_row(layer: Layer, spec: PenaltySpec, size: int) -> dict[str, float | int | str]:

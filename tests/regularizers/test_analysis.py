@@ -1,9 +1,12 @@
 """What analyze says of a model."""
 
+import copy
+
 import pandas as pd
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations
 
 from cmr_runner import analyze
 
@@ -48,3 +51,12 @@ def test_a_model_without_layers_gives_an_empty_table_that_says_why() -> None:
     assert table.empty
     assert list(table.columns)[-1] == "s_3"
     assert "short side 1 < min_side 2 (0.weight)" in str(table)
+
+
+@pytest.mark.parametrize("conv", ["kernel", "operator"])
+def test_it_leaves_a_spectrally_normalised_convolution_as_it_was(conv: str) -> None:
+    model = parametrizations.spectral_norm(nn.Conv2d(3, 4, 3))
+    before = copy.deepcopy(model.state_dict())
+    analyze(model, conv=conv, conv_size=4)  # type: ignore[arg-type]
+    assert model.training
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())

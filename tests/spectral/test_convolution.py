@@ -33,7 +33,8 @@ def test_operator_has_the_singular_values_of_the_explicit_circular_matrix(n_in: 
 
 def test_a_strided_or_grouped_convolution_and_a_linear_layer_stay_as_they_are() -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(4, 4, 3, stride=2), nn.Conv2d(4, 4, 3, groups=2), nn.Linear(3, 3))
+    strided = [nn.Conv2d(4, 4, 3, stride=2), nn.ConvTranspose2d(4, 4, 3, stride=2)]
+    model = nn.Sequential(*strided, nn.Conv2d(4, 4, 3, groups=2), nn.Linear(3, 3))
     assert analyze(model, conv="operator").equals(analyze(model))
 
 
