@@ -165,6 +165,10 @@ def _by_head(
         return
     for suffix, rows in parts:
         of_part = torch.arange(m, device="cpu")[rows]
+        if width is not None and not 1 <= width <= len(of_part):
+            raise ArgumentError(
+                "layers", f"layers.heads must fit the {len(of_part)} rows of {path}{suffix}, got heads of {width} rows"
+            )
         # By width first: with grouped queries k and v have fewer heads than q.
         count = len(of_part) // width if width is not None else fixed or 1
         if len(of_part) % count:

@@ -77,6 +77,12 @@ def test_a_split_can_be_given_by_number_by_sizes_or_undone() -> None:
         shapes(model, split={"*": [8, 2]})
     with pytest.raises(ArgumentError, match=r"^layers.heads must divide the 12 rows of 0.weight, got 5$"):
         shapes(model, heads={"*": 5})
+    attention = Attention()
+    attention.head_dim = 20
+    with pytest.raises(
+        ArgumentError, match=r"^layers.heads must fit the 6 rows of qkv.weight.q, got heads of 20 rows$"
+    ):
+        shapes(attention, heads=True)
 
 
 def test_gates_of_recurrent_layers_are_matrices_of_their_own() -> None:
