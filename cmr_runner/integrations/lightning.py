@@ -18,7 +18,9 @@ class CMRCallback(Callback):
     """Adds CMR's gradient before each optimiser step: after accumulation and unscaling, before Lightning's clip.
 
     options: those of `CMR`, `layers=LayerRule(...)` among them. log_every_n_steps is the trainer's: penalty, cap, norms
-    and κ go through the module's logger as `cmr/...`. The step counter and the engine's vectors are in the checkpoint.
+    and κ go through the module's logger as `cmr/...`. The checkpoint holds the step counter and what the engine keeps:
+    vectors and, with `auto`, one dense gradient per regularised weight. Where processes divide the layers, these are
+    the first one's: the others have other layers, drop them, and start anew.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -25,7 +25,9 @@ class CMRCallback(TrainerCallback):
     `max_grad_norm` that the arguments had.
 
     options: those of `CMR`. Penalty, cap, norms and κ are added to what the Trainer logs, as `cmr/...`. Checkpoints
-    hold the step counter and the engine's vectors in cmr.pt.
+    hold, in cmr.pt, the step counter and what the engine keeps: vectors and, with `auto`, one dense gradient per
+    regularised weight. Where processes divide the layers, these are the first one's: the others have other layers, drop
+    them, and start anew.
     """
 
     def __init__(self, **options: Any) -> None:
