@@ -4,6 +4,7 @@ import ctypes
 import sys
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's numbers, malloc.h
+MMAP_MOST = 32 << 20  # what every 64-bit glibc accepts as M_MMAP_THRESHOLD; older ones refuse more
 
 
 def keep_freed_memory(up_to: int = 1 << 30) -> bool:
@@ -19,4 +20,7 @@ def keep_freed_memory(up_to: int = 1 << 30) -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # another C library
         return False
-    return bool(mallopt(M_TRIM_THRESHOLD, up_to)) and bool(mallopt(M_MMAP_THRESHOLD, up_to))
+    # The order matters: setting either ends glibc's own adjustment of both, so the trim threshold alone, with the
+    # other left at its small start, would be worse than nothing.
+    accepted = mallopt(M_MMAP_THRESHOLD, up_to) or mallopt(M_MMAP_THRESHOLD, min(up_to, MMAP_MOST))
+    return bool(accepted) and bool(mallopt(M_TRIM_THRESHOLD, up_to))
