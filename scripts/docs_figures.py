@@ -33,6 +33,9 @@ FIGURES = {
     "ablation_mixing": ("curves", "ablation_mixing/curves"),
     "plasticity_tasks": ("tasks", "plasticity/tasks"),
     "cifar_plain": ("comparison", "cifar_plain/comparison"),
+    "cifar_resnet": ("comparison", "cifar_resnet/comparison"),
+    "cifar_vit_kinds": ("kinds", "cifar_vit/kinds"),
+    "char_gpt": ("comparison", "char_gpt/comparison"),
 }
 
 
