@@ -23,12 +23,12 @@ def t_quantile(df: int) -> float:
 
 
 def mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if len(values) else math.nan
+    return sum(values) / len(values) if len(values) else math.nan
 
 
 def centre(values: Sequence[float], log: bool) -> float:
     """Arithmetic mean, or geometric mean on a logarithmic scale."""
-    return float(_from_scale(_mean(_scaled(values, log)), log)) if len(values) else math.nan
+    return float(_from_scale(mean(_scaled(values, log)), log)) if len(values) else math.nan
 
 
 def spread(values: Sequence[float], log: bool) -> float:
@@ -42,7 +42,7 @@ def t_interval(values: Sequence[float], log: bool) -> tuple[float, float]:
     if len(values) < LEAST_SEEDS:
         return math.nan, math.nan
     scaled = _scaled(values, log)
-    middle, half = _mean(scaled), t_quantile(len(scaled) - 1) * _deviation(scaled) / math.sqrt(len(scaled))
+    middle, half = mean(scaled), t_quantile(len(scaled) - 1) * _deviation(scaled) / math.sqrt(len(scaled))
     return float(_from_scale(middle - half, log)), float(_from_scale(middle + half, log))
 
 
@@ -75,13 +75,10 @@ def _scaled(values: Sequence[float], log: bool) -> list[float]:
     return [math.log(value) if value > 0 else math.nan for value in values] if log else list(values)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
 def _deviation(values: Sequence[float]) -> float:
-    middle = _mean(values)
-    return math.sqrt(sum((value - middle) ** 2 for value in values) / (len(values) - 1))
+    middle = mean(values)
+    distances = [value - middle for value in values]
+    return math.sqrt(sum(x * x for x in distances) / (len(values) - 1))  # x ** 2 would raise where x * x is inf
 
 
 def _from_scale(values: np.ndarray | float, log: bool) -> np.ndarray:

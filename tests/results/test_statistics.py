@@ -83,3 +83,9 @@ def test_a_spread_shares_the_decimals_and_power_of_its_value():
     assert times_over(8946.0, 1.634) == "8946 ×÷ 1.63"
     assert times_over(8946.0, math.nan) == "8946"
     assert interval(math.nan, math.nan) == "–"
+
+
+def test_values_too_large_to_square_have_an_infinite_spread_and_stop_nothing():
+    assert spread([1e200, -1e200, 0.0], log=False) == math.inf
+    low, high = t_interval([1e200, -1e200, 0.0], log=False)
+    assert (low, high) == (-math.inf, math.inf)
