@@ -26,11 +26,9 @@ def subspace_edges(W: Tensor, X: Tensor, blocks: int) -> tuple[Edges, Tensor, Te
     every product with G passes through, the projection of G is YYᵀ: W is never squared, so singular values are as
     exact as W's own digits. Raises NonFiniteError.
     """
-    B, b, r = X.shape
-    blocks = min(blocks, r // b)
-    images = W.new_empty(B, blocks * b, 2 * r + W.shape[1])  # side by side: what combines their rows is one product
-    Q, P, Y = images.split([r, r, W.shape[1]], -1)
-    fill_krylov_space_(Q, P, Y, W, X)
+    r = X.shape[2]
+    images = krylov_images(W, X, min(blocks, r // X.shape[1]))
+    Y = images[:, :, 2 * r :]
     H = torch.bmm(Y, Y.mT).double()
     if not torch.isfinite(H.sum()):  # every entry of W is in it
         check_finite(W)
@@ -43,23 +41,28 @@ def subspace_edges(W: Tensor, X: Tensor, blocks: int) -> tuple[Edges, Tensor, Te
     return edges_from(XW[:, ::KEPT], V, residual, ACCEPTED_RESIDUAL), residual, X
 
 
-def fill_krylov_space_(Q: Tensor, P: Tensor, Y: Tensor, W: Tensor, X: Tensor) -> None:
-    """Orthonormal rows Q of the space of X (B, b, r), XG, XG², … as far as they go, with Y = QWᵀ and P = QG.
+def krylov_images(W: Tensor, X: Tensor, blocks: int) -> Tensor:
+    """Q, P = QG and Y = QWᵀ side by side, (B, rows, r + r + M), so that what combines their rows is one product.
 
-    Block Gram–Schmidt, three times over: the first pass may leave rounding alone where the space is exhausted, which
-    the second clears of the rows found before; `qr` then makes unit rows even of nearly dependent ones, and magnifies
-    what rounding left in them, so once more.
+    Q has orthonormal rows: the space of X (B, b, r), XG, XG², … as far as they go. Block Gram–Schmidt, three times
+    over: the first pass may leave rounding alone where the space is exhausted, which the second clears of the rows
+    found before; `qr` then makes unit rows even of nearly dependent ones, and magnifies what rounding left in them, so
+    once more.
     """
-    b = X.shape[1]
-    block = orthonormal(X)
-    for new in (slice(j, j + b) for j in range(0, Q.shape[1], b)):
+    B, b, r = X.shape
+    images = W.new_empty(B, blocks * b, 2 * r + W.shape[1])
+    Q, P, Y = images.split([r, r, W.shape[1]], -1)
+    block, product = orthonormal(X), X
+    for new in (slice(j, j + b) for j in range(0, blocks * b, b)):
         if new.start:
             found = Q[:, : new.start]
-            block = orthonormal(without(without(P[:, new.start - b : new.start], found), found))
+            block = orthonormal(without(without(product, found), found))
             block = orthonormal(without(block, found))
+        # Copied in: with such an `out`, bmm would take the matrices one by one.
         Q[:, new] = block
-        torch.bmm(block, W.mT, out=Y[:, new])
-        torch.bmm(Y[:, new], W, out=P[:, new])
+        Y[:, new] = image = torch.bmm(block, W.mT)
+        P[:, new] = product = torch.bmm(image, W)
+    return images
 
 
 def orthonormal(rows: Tensor) -> Tensor:
