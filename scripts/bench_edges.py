@@ -1,12 +1,13 @@
 """How good an engine's spectra are along a real κ-stress run, against `exact` in float64, at percentiles.
 
-    python scripts/bench_edges.py [--engine auto] [--refresh 8] [--blocks 4] [--steps 1876] [--every 15]
+    python scripts/bench_edges.py [--engine auto] [--refresh 8] [--degree 6] [--turns 8] [--steps 1876] [--every 15]
+                                  [--kappa 1e4]
 
 The run is the paper's (MNIST, 15 × 256 tanh, orthogonal × 0.06, Adam 1e-3, batch 64, λ = 0.02, warm-up of 2 epochs).
-For the layers whose short side is over 32, at every so many-th step: κ; σ_min and σ_max found ÷ true; the Rayleigh gap
-at each edge in % of the spread of the Gram spectrum; the cosine of ∇ρ_cond with the exact one, which a vector from a
-dense edge can fail; and the cosine of ∇ρ_moment, as held, with the exact one, each averaged over as many steps as a
-turn takes.
+For the layers whose short side is over 32, at every so many-th of their evaluations: κ; σ_min and σ_max found ÷ true;
+the Rayleigh gap at each edge in % of the spread of the Gram spectrum; the cosine of ∇ρ_cond with the exact one, which a
+vector from a dense edge can fail, and for comparison that of the exact edge vectors of the evaluation before; and the
+cosine of ∇ρ_moment, as held, with the exact one, each averaged over as many evaluations as it is held for.
 """
 
 import argparse
@@ -17,64 +18,90 @@ import torch
 from torch import Tensor, nn
 
 from cmr_runner.data.mnist import mnist
-from cmr_runner.inits import orthogonal_
+from cmr_runner.inits import orthogonal_, prescribed_kappa_
 from cmr_runner.models import MLP
 from cmr_runner.regularizers import CMR
 from cmr_runner.spectral import PenaltySpec, rho_cond_slopes
 from cmr_runner.spectral.engines import ENGINES
 from cmr_runner.spectral.engines.staggered import REFRESH, SMALL_SIDE
-from cmr_runner.spectral.engines.subspace import KEPT
+from cmr_runner.spectral.engines.subspace import EDGES
 from cmr_runner.spectral.penalty import LayerPenalty, exact_penalty
 
 LEVELS = (0.5, 0.95, 0.99, 1.0)
+Place = tuple[str, int]  # a layer: its group, and its place in it
 
 
 class Watch:
-    """An engine's `penalty`, with what it found compared to the truth at chosen steps."""
+    """An engine's `penalty`, with what it found compared to the truth at chosen evaluations of each layer."""
 
-    def __init__(self, cmr: CMR, every: int, turn: int) -> None:
-        self.engine, self.measure, self.every, self.turn = cmr.engine, cmr.engine.penalty, every, turn
+    def __init__(self, cmr: CMR, every: int, refresh: int) -> None:
+        self.engine, self.measure, self.every, self.refresh = cmr.engine, cmr.engine.penalty, every, refresh
         self.seen: dict[str, list[Tensor]] = defaultdict(list)
-        self.gradients: dict[str, deque[tuple[Tensor, Tensor]]] = defaultdict(lambda: deque(maxlen=turn))
+        self.gradients: dict[Place, deque[tuple[Tensor, Tensor]]] = defaultdict(lambda: deque(maxlen=refresh))
         self.fallbacks = self.layers = 0
+        self.count: dict[Place, int] = defaultdict(int)  # evaluations of a layer
+        self.before: dict[Place, Tensor] = {}  # exact edge vectors of the evaluation before the one looked at
 
-    def __call__(self, W: Tensor, spec: PenaltySpec, *, group: str, step: int) -> LayerPenalty:
-        found = self.measure(W, spec, group=group, step=step)
+    def __call__(
+        self, W: Tensor, spec: PenaltySpec, *, group: str, step: int, place: tuple[int, int] | None = None
+    ) -> LayerPenalty:
+        first, count = place or (0, len(W))
+        found = self.measure(W, spec, group=group, step=step, place=(first, count))
         if min(W.shape[1:]) > SMALL_SIDE:
             self.fallbacks += found.fallbacks
             self.layers += len(W)
-            if step >= self.turn and -step % self.every < self.turn:  # the steps of a turn up to the one looked at
-                of_moments = exact_penalty(W.double(), replace(spec, alpha1=0.0)).gradient.flatten(1)
-                held = found.gradient.double().flatten(1) - self.of_edges(W.double(), spec, group)
-                self.gradients[group].append((held, of_moments))
-            if step >= self.turn and step % self.every == 0:
-                self.compare(W.double(), found, spec, group)
+            gradient = found.gradient.double().flatten(1)
+            for i in range(len(W)):
+                self.look(W[i : i + 1].double(), found, gradient[i : i + 1], i, spec, (group, first + i))
         return found
 
-    def of_edges(self, W: Tensor, spec: PenaltySpec, group: str) -> Tensor:
-        """α₁∇ρ_cond by the engine's own edge vectors, (B, m·n)."""
-        V = self.engine._held[group].X[:, ::KEPT].double()
+    def look(self, W: Tensor, found: LayerPenalty, gradient: Tensor, i: int, spec: PenaltySpec, layer: Place) -> None:
+        to_go = -self.count[layer] % self.every  # evaluations until the next one looked at
+        if to_go < self.refresh:
+            of_moments = exact_penalty(W, replace(spec, alpha1=0.0)).gradient.flatten(1)
+            self.gradients[layer].append((gradient - self.of_edges(W, spec, layer), of_moments))
+        if to_go == 0 and self.count[layer]:
+            sigma = torch.stack([found.sigma_max[i : i + 1], found.sigma_min[i : i + 1]], -1)
+            self.compare(W, sigma.double(), spec, layer)
+        if to_go == 1:
+            U, _, Vh = torch.linalg.svd(W, full_matrices=False)
+            self.before[layer] = U[:, :, [0, -1]].mT if W.shape[1] < W.shape[2] else Vh[:, [0, -1]]
+        self.count[layer] += 1
+
+    def of_edges(self, W: Tensor, spec: PenaltySpec, layer: Place) -> Tensor:
+        """α₁∇ρ_cond by the engine's own edge vectors, (1, m·n)."""
+        group, i = layer
+        return self.by_vectors(W, spec, self.engine._held[group].X[i : i + 1, EDGES].double())
+
+    def by_vectors(self, W: Tensor, spec: PenaltySpec, V: Tensor) -> Tensor:
+        """The same by any two unit rows V (B, 2, r) of the short side."""
         wide = W.shape[1] < W.shape[2]
         Y = V @ (W if wide else W.mT)
         sigma = Y.norm(dim=-1)
         U = Y / sigma.unsqueeze(-1) * (spec.alpha1 * rho_cond_slopes(sigma, spec.eps)).unsqueeze(-1)
         return ((V.mT @ U) if wide else (U.mT @ V)).flatten(1)
 
-    def compare(self, W: Tensor, found: LayerPenalty, spec: PenaltySpec, group: str) -> None:
+    def compare(self, W: Tensor, found: Tensor, spec: PenaltySpec, layer: Place) -> None:
+        """found: σ_max and σ_min, (1, 2)."""
         sigma = torch.linalg.svdvals(W)
         lam = sigma[:, [0, -1]].square()
-        rayleigh = torch.stack([found.sigma_max, found.sigma_min], -1).double().square()
-        gap = 100 * (lam - rayleigh).abs() / (lam[:, :1] - lam[:, 1:])
-        cond = self.of_edges(W, spec, group)
+        gap = 100 * (lam - found.square()).abs() / (lam[:, :1] - lam[:, 1:])
+        cond = self.of_edges(W, spec, layer)
         truth = exact_penalty(W, replace(spec, alpha2=0.0)).gradient.flatten(1)
-        held, exact = (torch.stack(list(column)).mean(0) for column in zip(*self.gradients[group], strict=True))
+        held, exact = (torch.stack(list(column)).mean(0) for column in zip(*self.gradients[layer], strict=True))
         self.seen["κ"].append(sigma[:, 0] / sigma[:, -1])
-        self.seen["σ_min found ÷ true"].append(found.sigma_min.double() / sigma[:, -1])
-        self.seen["σ_max true ÷ found"].append(sigma[:, 0] / found.sigma_max.double())
+        self.seen["σ_min found ÷ true"].append(found[:, 1] / sigma[:, -1])
+        self.seen["σ_max true ÷ found"].append(sigma[:, 0] / found[:, 0])
         self.seen["gap at the high edge, %"].append(gap[:, 0])
         self.seen["gap at the low edge, %"].append(gap[:, 1])
         self.seen["1 − cosine of ∇ρ_cond"].append(1 - nn.functional.cosine_similarity(cond, truth))
-        self.seen["1 − cosine of ∇ρ_moment over a turn"].append(1 - nn.functional.cosine_similarity(held, exact))
+        stale = self.by_vectors(W, spec, self.before[layer])
+        self.seen["the same by the edges of the evaluation before"].append(
+            1 - nn.functional.cosine_similarity(stale, truth)
+        )
+        self.seen["1 − cosine of ∇ρ_moment, mean of `refresh` evaluations"].append(
+            1 - nn.functional.cosine_similarity(held, exact)
+        )
 
     def print(self) -> None:
         levels = torch.tensor(LEVELS, dtype=torch.float64)
@@ -88,9 +115,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", default="auto", choices=[name for name in ENGINES if name in ("auto", "staggered")])
     parser.add_argument("--refresh", type=int, default=REFRESH)
-    parser.add_argument("--blocks", type=int, help="products with the Gram matrix at every step, the engine's `steps`")
+    parser.add_argument("--turns", type=int, help="steps from one evaluation of a layer to the next")
+    parser.add_argument("--degree", type=int, help="of the filter at the edges, the engine's `steps`")
     parser.add_argument("--steps", type=int, default=1876)
-    parser.add_argument("--every", type=int, default=15, help="look at every so many-th step")
+    parser.add_argument("--every", type=int, default=15, help="look at every so many-th evaluation")
+    parser.add_argument("--kappa", type=float, help="start from layers with this κ and gain 1 instead")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -98,9 +127,17 @@ def main() -> None:
     data = mnist()
     generator = torch.Generator().manual_seed(arguments.seed)
     model = MLP((1, 28, 28), 10)
-    orthogonal_(model, generator, gain=0.06)
+    if arguments.kappa is None:
+        orthogonal_(model, generator, gain=0.06)
+    else:
+        prescribed_kappa_(model, generator, kappa=arguments.kappa)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
-    engine = {"name": arguments.engine, "refresh": arguments.refresh, "steps": arguments.blocks}
+    engine = {
+        "name": arguments.engine,
+        "refresh": arguments.refresh,
+        "steps": arguments.degree,
+        "turns": arguments.turns,
+    }
     cmr = CMR(model, engine=engine, warmup=2, steps_per_epoch=len(data.train_x) // 64, seed=arguments.seed)
     watch = Watch(cmr, arguments.every, arguments.refresh)
     cmr.engine.penalty = watch  # type: ignore[method-assign]

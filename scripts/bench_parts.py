@@ -45,7 +45,7 @@ def main() -> None:
     G, Vh = torch.bmm(W.mT, W), torch.linalg.svd(W)[2]
     start = Vh[:, 0] + Vh[:, -1]
     lam = torch.linalg.svdvals(W)[:, [0, -1]].double().square()
-    c, d = lam.mean(-1), (lam[:, 0] - lam[:, 1]) / 2
+    c, d = lam.mean(-1).numpy(), ((lam[:, 0] - lam[:, 1]) / 2).numpy()
     Z = signs((13, 32, 256), torch.Generator().manual_seed(0))
 
     parts: dict[str, Callable[[], object]] = {

@@ -27,13 +27,14 @@ from cmr_runner.regularizers import CMR, Regularizer
 from cmr_runner.spectral import PenaltySpec
 from cmr_runner.spectral.engines import build_engine, set_spectral_threads
 from cmr_runner.spectral.engines.lanczos import without
+from cmr_runner.spectral.engines.staggered import TURNS
 from cmr_runner.spectral.engines.stochastic import PROBES
-from cmr_runner.spectral.engines.subspace import KEPT
+from cmr_runner.spectral.engines.subspace import ROWS
 
 ENGINES = ("exact", "fast", "stochastic", "staggered")
 MODELLED = ("fast", "stochastic", "staggered")
 NO_WORK = 40  # width: over the one that is computed whole
-TURN = 8  # steps: staggered's refresh
+TURN = 8  # evaluations: staggered's refresh
 EXACT_UP_TO = 1024  # beyond it one decomposition takes many seconds
 
 
@@ -58,7 +59,7 @@ def times(widths: list[int], rounds: int, cpu: bool) -> dict[tuple[str, int], fl
         for (name, width), (engine, W) in cases.items():
             begun = clock()
             for step in range(TURN * turn, TURN * (turn + 1)):
-                engine.penalty(W, spec, group="g", step=step)
+                engine.penalty(W, spec, group="g", step=TURNS * step)  # as in a whole round: it waited its turn
             if turn:  # the first has no warm start
                 least[name, width] = min(least[name, width], (clock() - begun) / TURN)
     return least
@@ -82,12 +83,12 @@ def predicted(engine: str, width: int, clock: Callable[[], float]) -> float:
     """
     W, square = layer(width), layer(width)
     price = {}
-    for kind, rows in (("edges", 2 * KEPT), ("probes", 2 * PROBES)):
+    for kind, rows in (("edges", ROWS), ("probes", 2 * PROBES)):
         X = torch.randn(1, rows, width)
         price[kind] = least(lambda X=X: torch.bmm(torch.bmm(X, W.mT), W), clock) / (4 * rows * width**2)
     price["products"] = least(lambda: torch.bmm(W, square), clock) / (2 * width**3)
-    block, before = torch.randn(1, 2 * KEPT, width), torch.randn(1, 6 * KEPT, width)
-    price["rows"] = least(lambda: without(block, before), clock) / (4 * 2 * KEPT * 6 * KEPT * width)
+    block, before = torch.randn(1, ROWS, width), torch.randn(1, 3 * ROWS, width)
+    price["rows"] = least(lambda: without(block, before), clock) / (4 * ROWS * 3 * ROWS * width)
     price["passes"] = least(lambda: torch.add(W, square, out=square), clock) / (3 * width**2)
     small, of_small = build_engine(engine, seed=0), layer(NO_WORK)
     calls = least(lambda: small.penalty(of_small, PenaltySpec(), group="g", step=0), clock)

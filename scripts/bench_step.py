@@ -8,8 +8,8 @@ would (fused Adam, gradients clipped at 5.0); keep_freed_memory() is called for 
 process, round-robin, so that a busy machine disturbs all alike; minimum and median of all steps, three in a row each
 turn. `start()`: called before the forward, which lets CMR begin early where that pays. `--cpu` counts the process's CPU
 time instead of the wall clock: with `--threads 1` that is the measure for a machine that others use. `--slow` adds the
-methods that take seconds per round. `--memory`: the peak of memory beyond vanilla's, each in a process of its own, as a
-multiple of the regularised weights.
+methods that take seconds per round, `--turns` CMR in which a layer waits for at most 1, 2 or 4 steps. `--memory`: the
+peak of memory beyond vanilla's, each in a process of its own, as a multiple of the regularised weights.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def autograd_through_svdvals(case: Case) -> Step:
     return step
 
 
-def contenders(name: str, slow: bool) -> dict[str, Callable[[], Step]]:
+def contenders(name: str, *, slow: bool = False, turns: bool = False) -> dict[str, Callable[[], Step]]:
     case = CASES[name]
 
     def of(make: Callable[[nn.Module], Regularizer], start: bool = False) -> Callable[[], Step]:
@@ -104,6 +104,10 @@ def contenders(name: str, slow: bool) -> dict[str, Callable[[], Step]]:
 
         made[f"CMR {engine}"] = of(cmr)
         made[f"CMR {engine}, start()"] = of(cmr, start=True)
+    for most in (1, 2, 4) if turns else ():
+        made[f"CMR auto, turns {most}"] = of(
+            lambda model, most=most: CMR(model, engine={"name": "auto", "turns": most})
+        )
     made["spectral_norm"] = of(SpectralNorm)
     made["soft orthogonality"] = of(lambda model: SoftOrthogonality(model, lam=1e-3))
     made["SRIP"] = of(lambda model: SRIP(model, lam=1e-3))
@@ -146,8 +150,8 @@ def table(found: dict[str, list[float]]) -> str:
 def peak(network: str, contender: str, threads: int) -> int:
     """Bytes at the peak of a process that takes a few steps."""
     torch.set_num_threads(threads)
-    step = contenders(network, slow=False)[contender]()
-    for _ in range(12):
+    step = contenders(network)[contender]()
+    for _ in range(3):  # the first evaluates every layer, the next ones some of them
         step()
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
@@ -172,6 +176,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--slow", action="store_true")
+    parser.add_argument("--turns", action="store_true")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--only", help="comma-separated words: contenders with one of them in their name, and vanilla")
@@ -182,7 +187,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
     for network in networks:
-        made = contenders(network, arguments.slow)
+        made = contenders(network, slow=arguments.slow, turns=arguments.turns)
         if arguments.only:
             words = ("vanilla", *arguments.only.split(","))
             made = {name: make for name, make in made.items() if any(word in name for word in words)}

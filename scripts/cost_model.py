@@ -1,24 +1,27 @@
-"""What a step of each engine costs by formula: operations, passes over W, bytes held and exchanged.
+"""What an evaluation by each engine costs by formula: operations, passes over W, bytes held and exchanged.
 
-For one layer m × n with the short side r and the long side M, K moments, at every step:
+For one layer m × n with the short side r and the long side M, K moments. A step evaluates every layer, with `staggered`
+one in `turns`:
 
-    edges       `fast`        2·16 r²            operations, on the Gram matrix it has anyway
-                `stochastic`  4·8 Mr             two thin products for each of 8 Lanczos steps
-                `staggered`   4·4·6 Mr           of six rows, four times
-    rows        4·j·b·r for each time that b rows are cleared of the j found before
+    edges       `fast`        2·16 r²           operations, on the Gram matrix it has anyway
+                `stochastic`  4·8 Mr            two thin products for each of 8 Lanczos steps
+                `staggered`   2·16(2·6 + 2) Mr  of b = 16 rows, twice for each degree of the filter, once to project and
+                                                (of two rows, counted as b) once to check
+    rows        Lanczos: 4·j·r for each time that a row is cleared of the j found before
+                `staggered`: `qr` of 2b rows, 16b²r, the projection 8b²M, and what is made of it, 8b²r
     moments     by products   2(q+1)Mr² + 2(q−1)r³,  q = ⌈K/2⌉ (K = 5: q = 2, the traces of T_5 come from W T_2)
                 by probes     2·2p(3q + 2)Mr,  q = ⌊K/2⌋
-                              `staggered`: once in `refresh` steps
+                              `staggered`: once in `refresh` evaluations
     passes      over arrays of W's size that no product makes: counted in the code
-    held        `staggered`   mn + 6r numbers; the others 2r
+    held        `staggered`   mn + 16r numbers; the others 2r
     exchanged   mn numbers, summed over the ranks, whatever the engine
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from cmr_runner.spectral.engines import fast, staggered, stochastic
-from cmr_runner.spectral.engines.subspace import KEPT
+from cmr_runner.spectral.engines.subspace import ROWS
 
 FLOAT32 = 4  # bytes
 # Reads and writes of arrays of W's size: checks, Ĝ, traces, combinations, norms, the rank-2 part.
@@ -29,21 +32,25 @@ ROWS_OF_PROBES = 2 * stochastic.PROBES * 6  # drawn, cast, and the recurrence's 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one layer (or many) and one step."""
+    """Of one layer (or many) and one evaluation."""
 
-    edges: float  # operations in products of 2·KEPT rows with W, or of one row
+    edges: float  # operations in products of ROWS rows with W, or of one row
     probes: float  # in products of 2p rows with W
     products: float  # in products of matrices
     rows: float  # in keeping rows orthogonal
     passes: float  # numbers read or written beside products
-    held: float  # bytes between steps
+    held: float  # bytes between evaluations
     exchanged: float  # bytes that each rank puts into the sum
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
 
-    def times(self, count: int) -> "Cost":
+    def times(self, count: float) -> "Cost":
         return Cost(*(count * value for value in vars(self).values()))
+
+    def in_turns(self, turns: int) -> "Cost":
+        """Of one step, if a layer is evaluated at one in so many."""
+        return replace(self.times(1 / turns), held=self.held)
 
     @property
     def operations(self) -> float:
@@ -65,10 +72,9 @@ def lanczos_rows(steps: int, r: int) -> float:
     return sum(2 * 4 * j * r for j in range(steps))
 
 
-def block_rows(blocks: int, b: int, r: int) -> float:
-    """Each new block cleared three times, and two `qr`; the projection and what comes out of it."""
-    cleared = sum(3 * 4 * b * (j * b) * r + 2 * 4 * b**2 * r for j in range(1, blocks))
-    return cleared + 2 * (blocks * b) ** 2 * r + 6 * b * blocks * b * r
+def filter_rows(b: int, M: int, r: int) -> float:
+    """The kept rows and the filtered ones made orthonormal, the projection, and what comes out of it."""
+    return 16 * b**2 * r + 8 * b**2 * M + 8 * b**2 * r
 
 
 def cost(engine: str, shape: tuple[int, int], *, K: int = 5, refresh: int = staggered.REFRESH) -> Cost:
@@ -95,15 +101,15 @@ def cost(engine: str, shape: tuple[int, int], *, K: int = 5, refresh: int = stag
             exchanged=FLOAT32 * W,
         )
     if engine == "staggered":
-        by_products, rows = staggered.by_products(shape), 2 * KEPT
+        by_products, rows = staggered.by_products(shape), ROWS
         moments = PASSES_OF_PRODUCTS * W if by_products else PASSES_OF_PROBES * (W + ROWS_OF_PROBES * r)
         return Cost(
-            edges=4 * staggered.STEPS * rows * W,
+            edges=2 * rows * (2 * staggered.STEPS + 2) * W,
             probes=0 if by_products else probe_work(M, r, K, stochastic.PROBES) / refresh,
             products=product_work(M, r, K) / refresh if by_products else 0,
-            rows=block_rows(staggered.STEPS, rows, r),
+            rows=filter_rows(rows, M, r),
             passes=W + moments / refresh,  # the first: the edges' part against what is held
-            held=FLOAT32 * W + KEPT * kept,
+            held=FLOAT32 * (W + ROWS * r),
             exchanged=FLOAT32 * W,
         )
     raise ValueError(f"no model of {engine}")
@@ -129,10 +135,11 @@ class Transformer:
         return 6.0 * self.parameters * self.tokens
 
     def cost(self, engine: str) -> Cost:
+        """Of one step."""
         total = Cost(0, 0, 0, 0, 0, 0, 0)
         for shape in self.block:
             total += cost(engine, shape).times(self.depth)
-        return total
+        return total.in_turns(staggered.TURNS if engine == "staggered" else 1)
 
 
 def _gpt(name: str, depth: int, width: int, tokens: int, ranks: int) -> Transformer:

@@ -9,8 +9,8 @@ cd "$(dirname "$0")/.."
 
 root=${CMR_OUTPUT:-outputs}
 paper=(kappa_stress standard_baselines ablation_terms controls ablation_mixing sweep_lambda_rho rivals sweep_lambda)
-paper+=(engines ablation_refresh ablation_every ablation_alpha2 ablation_batch ablation_epsilon ablation_sn rivals_sn)
-paper+=(diagnostics prescribed_kappa)
+paper+=(engines ablation_turns ablation_refresh ablation_every ablation_alpha2 ablation_batch ablation_epsilon)
+paper+=(ablation_sn rivals_sn diagnostics prescribed_kappa)
 # Those that end in _tune are where scripts/choose_lambda.py took the λ in conf/regularizer/<experiment>/ from.
 beyond=(plasticity_tune plasticity cifar_plain_tune cifar_plain cifar_plain_orthogonal cifar_vit_tune cifar_vit)
 beyond+=(cifar_resnet_tune cifar_resnet char_gpt_tune char_gpt)

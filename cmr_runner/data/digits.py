@@ -1,5 +1,8 @@
 """scikit-learn's bundled 8 × 8 handwritten digits: real data that needs no network."""
 
+from importlib.util import find_spec
+from pathlib import Path
+
 import numpy as np
 import torch
 
@@ -15,15 +18,11 @@ def digits(train_limit: int | None = None, test_limit: int | None = None, valida
     """
     train_end, test_end = limit("train_limit", train_limit), limit("test_limit", test_limit)
 
-    from sklearn.datasets import load_digits  # here, because it costs a second that other data sets need not pay
-
-    bunch = load_digits()
-    labels = np.asarray(bunch.target, dtype=np.int64)
+    pixels, labels = bundled()
     is_test = np.zeros(labels.shape, dtype=bool)
     for label in range(10):
         is_test[np.flatnonzero(labels == label)[4::5]] = True
 
-    pixels = np.asarray(bunch.images, dtype=np.float64)[:, None]  # (N, 1, 8, 8), 0 … 16
     train = pixels[~is_test]
     x = torch.from_numpy(((pixels - train.mean()) / train.std()).astype(np.float32))
     y = torch.from_numpy(labels)
@@ -37,3 +36,20 @@ def digits(train_limit: int | None = None, test_limit: int | None = None, valida
         num_classes=10,
     )
     return with_validation(data, validation)
+
+
+def bundled() -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (N, 1, 8, 8), 0 … 16, and labels (N,), as `sklearn.datasets.load_digits` has them.
+
+    Its file is read where it lies: importing scikit-learn for it takes longer than all else before the first step.
+    """
+    spec = find_spec("sklearn")
+    file = Path(spec.submodule_search_locations[0] if spec and spec.submodule_search_locations else "")
+    file = file / "datasets" / "data" / "digits.csv.gz"
+    if file.is_file():
+        rows = np.loadtxt(file, delimiter=",")  # 64 pixels and the label
+        return rows[:, :-1].reshape(-1, 1, 8, 8), rows[:, -1].astype(np.int64)
+    from sklearn.datasets import load_digits  # a version that keeps it elsewhere
+
+    bunch = load_digits()
+    return np.asarray(bunch.images, dtype=np.float64)[:, None], np.asarray(bunch.target, dtype=np.int64)

@@ -14,6 +14,8 @@ from cmr_runner.regularizers.layers import Layer, LayerRule, find_layers
 from cmr_runner.regularizers.processes import Processes
 from cmr_runner.spectral import PenaltySpec, condition_number
 
+OfLayers = tuple[Sequence[str], Tensor, Tensor | None, Tensor | None]  # names, penalty, σ_max, σ_min of layers
+
 
 @dataclass(frozen=True, repr=False)
 class StepNumbers:
@@ -25,15 +27,17 @@ class StepNumbers:
     lambda_t: float
     skipped: int  # layers left out of this step because their decomposition failed
     fallbacks: int  # layers that failed the engine's own check and were computed another way
-    # Names, penalty, σ_max and σ_min of the layers of each shape; what follows from these is computed when asked for.
-    of_layers: Sequence[tuple[Sequence[str], Tensor, Tensor | None, Tensor | None]]
+    # As of each layer's last evaluation, later ones behind; what follows from these is computed when asked for.
+    of_layers: Sequence[OfLayers]
     layers: Sequence[str]  # all names, in the model's order
 
     @cached_property
     def penalty(self) -> Tensor:
         """Σ_layers of the penalty, without λ."""
-        values = [value.sum() for _, value, _, _ in self.of_layers]
-        return torch.stack(values).sum() if values else torch.zeros(())
+        values: dict[str, Tensor] = {}
+        for names, value, _, _ in self.of_layers:
+            values.update(zip(names, value.unbind(), strict=True))
+        return torch.stack(list(values.values())).sum() if values else torch.zeros(())
 
     @cached_property
     def kappa(self) -> Tensor:

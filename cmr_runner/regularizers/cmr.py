@@ -13,6 +13,7 @@ from cmr_runner.regularizers.gradient_penalty import GradientPenalty
 from cmr_runner.regularizers.layers import Layer, LayerRule
 from cmr_runner.regularizers.mixing import Mixing
 from cmr_runner.regularizers.processes import Group
+from cmr_runner.regularizers.turns import waits
 from cmr_runner.spectral import LayerPenalty, PenaltySpec
 from cmr_runner.spectral.engines import Engine, build_engine
 from cmr_runner.spectral.moments import GramReading
@@ -76,6 +77,8 @@ class CMR(GradientPenalty):
         )
         self.spec = PenaltySpec(K=K, alpha1=alpha1, alpha2=alpha2, beta=beta, eps=eps, gram=gram)
         self.engine = build_engine(engine, seed=seed)
+        # `every` saves the work already, and a gradient that is held for several steps should be of all layers.
+        self.waits = waits(getattr(self.engine, "turns", 1) if every == 1 else 1, len(self.layers))
         self.measure = self.spec
         if process_group is not None:
             self.divide_over(Group(process_group))
@@ -89,7 +92,11 @@ class CMR(GradientPenalty):
         return f"{type(self).__name__}({count}, lam={self.mixer.lam:g}, engine={self.engine.name})"
 
     def penalty(self, W: Tensor, *, group: str) -> LayerPenalty:
-        result = self.engine.penalty(W, self.spec, group=group, step=self.step)
+        options: dict[str, Any] = {}
+        if len(self.waits) > 1:  # an engine with `turns`
+            part = self._groups[group]
+            options["place"] = (part.first, len(part.members))
+        result = self.engine.penalty(W, self.spec, group=group, step=self.step, **options)
         self.observe(group, result)
         return result
 

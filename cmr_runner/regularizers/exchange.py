@@ -34,19 +34,19 @@ def exchanged(
     parts = [like.new_tensor(_totals(mine))]
     own = {l.name: numbers for of_group, p in mine if of_group for l, numbers in zip(of_group, _rows(p), strict=True)}
     for layer in layers:
-        edges, gradient = own.get(layer.name, (like.new_zeros(2), like.new_zeros(layer.shape)))
-        parts += [edges, gradient if gradients else torch.linalg.vector_norm(gradient)]
+        scalars, gradient = own.get(layer.name, (like.new_zeros(3), like.new_zeros(layer.shape)))
+        parts += [scalars, gradient if gradients else torch.linalg.vector_norm(gradient)]
     flat = processes.sum_(torch.cat([part.flatten().to(like) for part in parts]))
     totals, *pieces = flat.split([part.numel() for part in parts])
-    value, skipped, fallbacks = totals.tolist()
-    if math.isnan(value):
+    not_finite, skipped, fallbacks = totals.tolist()
+    if math.isnan(not_finite):
         raise NonFiniteError("a layer that one of the processes computes is not finite")
     found: list[tuple[list[Layer], Penalty]] = []
-    for layer, edges, rest in zip(layers, pieces[::2], pieces[1::2], strict=True):
-        sigma_max, sigma_min = edges.split(1) if bool(edges.any()) else (None, None)
+    for layer, scalars, rest in zip(layers, pieces[::2], pieces[1::2], strict=True):
+        value, *edges = scalars.split(1)
+        sigma_max, sigma_min = edges if bool(scalars[1:].any()) else (None, None)
         dense, norm = (rest.view(1, *layer.shape), None) if gradients else (None, rest)
-        value_of = totals[:1] if not found else like.new_zeros(1)  # the first holds the total
-        penalty = Penalty(value=value_of, dense=dense, norm=norm, sigma_max=sigma_max, sigma_min=sigma_min)
+        penalty = Penalty(value=value, dense=dense, norm=norm, sigma_max=sigma_max, sigma_min=sigma_min)
         found.append(([layer], penalty))
     if found:
         found[0][1].skipped, found[0][1].fallbacks = int(skipped), int(fallbacks)
@@ -62,10 +62,9 @@ def _totals(found: Found) -> list[float]:
 
 
 def _rows(penalty: Penalty) -> list[tuple[Tensor, Tensor]]:
-    """Of each matrix: σ_max and σ_min (2,), zero if the penalty does not compute them, and the gradient."""
+    """Of each matrix: its value, σ_max and σ_min (3,), zero if the penalty does not compute these, and the gradient."""
     gradient = penalty.gradient
-    if penalty.sigma_max is None or penalty.sigma_min is None:
-        edges = gradient.new_zeros(len(gradient), 2)
-    else:
-        edges = torch.stack([penalty.sigma_max, penalty.sigma_min], -1)
-    return list(zip(edges.unbind(0), gradient.unbind(0), strict=True))
+    zeros = gradient.new_zeros(len(gradient))
+    edges = [zeros if sigma is None else sigma for sigma in (penalty.sigma_max, penalty.sigma_min)]
+    scalars = torch.stack([scalar.to(zeros) for scalar in (penalty.value, *edges)], -1)
+    return list(zip(scalars.unbind(0), gradient.unbind(0), strict=True))

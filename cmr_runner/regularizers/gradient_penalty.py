@@ -14,16 +14,17 @@ from torch import Tensor, nn
 from cmr_runner.checks import integer, number
 from cmr_runner.regularizers.addition import Addition, Found, pulled_back
 from cmr_runner.regularizers.attachment import Attachment
-from cmr_runner.regularizers.base import Regularizer, StepNumbers
+from cmr_runner.regularizers.base import OfLayers, Regularizer, StepNumbers
 from cmr_runner.regularizers.exchange import exchanged, own_result
 from cmr_runner.regularizers.layers import Layer, LayerRule, require_layers, unique_weights
-from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm
+from cmr_runner.regularizers.mixing import HALF, CappedMixing, Mixing, global_norm
 from cmr_runner.regularizers.notices import Notices, shown
 from cmr_runner.regularizers.overlap import Overlap
 from cmr_runner.regularizers.processes import Alone, Processes
 from cmr_runner.regularizers.sharded import PieceAddition, Shards, shards_of
-from cmr_runner.spectral.decomposition import working
-from cmr_runner.spectral.engines.chunks import shared_workers
+from cmr_runner.regularizers.turns import Part, parts
+from cmr_runner.spectral.decomposition import check_finite
+from cmr_runner.spectral.engines.chunks import LARGE, shared_workers
 from cmr_runner.spectral.engines.workers import Task, without_autocast
 from cmr_runner.spectral.penalty import Penalty
 from cmr_runner.spectral.precision import full_precision, is_full_precision
@@ -47,7 +48,16 @@ class GradientPenalty(Regularizer):
     lam, rho_spec, mixing: see CappedMixing. warmup: T_w in epochs of `steps_per_epoch` steps, so with the default
     steps_per_epoch = 1 it is in steps. every: evaluate the penalty every so many steps; between, the last gradient is
     used again under a fresh cap.
+
+    A subclass may set `waits`, lengths that a round may have. Then, while the task's gradient is in charge, a step
+    takes every t-th layer, by turns, and its gradient counts t times: over a round of t steps each layer gets what it
+    would get otherwise, for a part of the work. t is the longest for which what a turn adds stays within ρ_spec of the
+    task's gradient. Beyond, the cap would cut the larger gradient of a turn by more, and an optimiser such as Adam
+    would divide it by its larger root mean square, so the penalty would be weaker: there t is 1, every layer at every
+    step.
     """
+
+    waits: tuple[int, ...] = (1,)
 
     def __init__(
         self,
@@ -73,7 +83,11 @@ class GradientPenalty(Regularizer):
         self._gathered: dict[str, Tensor] = {}  # weights that the processes hold in pieces, those of this one whole
         self._pieces: PieceAddition | None = None  # of the last evaluation, where they do
         self._stacks: dict[str, Tensor] = {}  # by group: where its weights are gathered
+        self._groups: dict[str, Part] = {}  # of this evaluation, by shape
+        self._known_parts: dict[tuple[Any, ...], dict[str, Part]] = {}  # those met so far: which layers, which turn
         self._members: dict[str, list[str]] = {}  # by group: the layers that its kept state is of
+        self._numbers: list[OfLayers] = []  # of each layer's last evaluation, a later one overriding an earlier
+        self._wait = 1  # t, at this step
         self._task: Task[Found] | None = None
         self._overlap = Overlap()
         self._notices = Notices()
@@ -82,7 +96,6 @@ class GradientPenalty(Regularizer):
     def divide_over(self, processes: Processes) -> None:
         """Share the layers with other processes: each computes its own, then they exchange gradients."""
         self.processes = processes
-        self._regroup()
 
     @abstractmethod
     def penalty(self, W: Tensor, *, group: str) -> Penalty:
@@ -118,11 +131,16 @@ class GradientPenalty(Regularizer):
         shards = shards_of(self.model, self._weights)
         gradients = [p.grad for p in self.model.parameters() if p.requires_grad and p.grad is not None]
         norm_task = global_norm(gradients) if shards is None else shards.norm(gradients)
+        if self._wait > 1 and shards is None and not math.isfinite(norm_task):
+            for weight in self._weights:  # the engine looks only at those whose turn it is
+                check_finite(weight.effective().detach())
         addition = self._addition() if shards is None else self._addition_in_pieces(shards)
         lambda_t = self.mixer.lambda_at(self.step)
-        factor, cap = self.mixer.factor(norm_task, addition.norm, lambda_t)
+        factor, cap = self.mixer.factor(norm_task, self._wait * addition.norm, lambda_t)
+        factor = self._wait * factor
         addition.add_(factor, overwrite=self.every == 1)
         self._effective = {}
+        self._note_numbers()
         self.last = StepNumbers(
             norm_task=norm_task,
             norm_spec=factor * addition.norm,
@@ -130,14 +148,23 @@ class GradientPenalty(Regularizer):
             lambda_t=lambda_t,
             skipped=sum(penalty.skipped for _, penalty in self._found),
             fallbacks=sum(penalty.fallbacks for _, penalty in self._found),
-            of_layers=[
-                ([layer.name for layer in layers], penalty.value, penalty.sigma_max, penalty.sigma_min)
-                for layers, penalty in self._found
-            ],
+            of_layers=self._numbers,
             layers=[layer.name for layer in self.layers],
         )
         if self.step == 0:
             self._notices.singular(self.last.kappa_by_layer())
+        if len(self.waits) > 1:
+            whole = lambda_t * float(addition.norm) * math.sqrt(self._wait)  # of all layers, by those evaluated
+            most = self.mixer.rho_spec * float(norm_task)
+            self._wait = next((t for t in self.waits if math.sqrt(t) * whole <= most), 1)
+
+    def _note_numbers(self) -> None:
+        found: list[OfLayers] = [
+            ([layer.name for layer in layers], penalty.value, penalty.sigma_max, penalty.sigma_min)
+            for layers, penalty in self._found
+        ]
+        now = {name for names, *_ in found for name in names}
+        self._numbers = [old for old in self._numbers if not now.issuperset(old[0])] + found
 
     def _addition(self) -> Addition:
         if self._due:
@@ -149,15 +176,15 @@ class GradientPenalty(Regularizer):
         if self._pieces is None or self._due:
             self.processes = shards.processes
             owned = {weight.name for weight in shards.mine}
-            self._groups = same_shape([layer for layer in self._trained if layer.weight.name in owned])
+            self._regroup([i for i, layer in enumerate(self.layers) if layer.weight.name in owned and not layer.frozen])
             self._gathered = shards.gathered()
             mine = own_result(shared_workers().submit(self._evaluate))
-            self._found = exchanged(mine, self._trained, self.processes, self._like, gradients=False)
-            parts: dict[str, dict[int, Tensor]] = {weight.name: {} for weight in shards.mine}
+            self._found = exchanged(mine, self._in_turn, self.processes, self._like, gradients=False)
+            of_weight: dict[str, dict[int, Tensor]] = {weight.name: {} for weight in shards.mine}
             for layers, penalty in mine:
                 for layer, gradient in zip(layers, penalty.gradient, strict=True):
-                    parts[layer.weight.name][layer.index] = gradient
-            whole = {w.name: pulled_back(w, parts[w.name], self._gathered)[0][1] for w in shards.mine}
+                    of_weight[layer.weight.name][layer.index] = gradient
+            whole = {w.name: pulled_back(w, of_weight[w.name], self._gathered)[0][1] for w in shards.mine}
             norm = global_norm([penalty.norm for _, penalty in self._found if penalty.norm is not None])
             self._pieces = PieceAddition(shards.weights, shards.scattered(whole), norm)
             self._gathered = {}
@@ -186,26 +213,43 @@ class GradientPenalty(Regularizer):
         return not self._found or self.step % self.every == 0
 
     @property
-    def _trained(self) -> list[Layer]:
-        return [layer for layer in self.layers if not layer.frozen]
+    def _in_turn(self) -> list[Layer]:
+        """The layers of this evaluation: what is frozen is left alone, what was unfrozen joins."""
+        return [layer for layer in self.layers[self.step % self._wait :: self._wait] if not layer.frozen]
 
-    def _regroup(self) -> None:
-        """Which layers train is looked at every step: what was frozen is left alone, what was unfrozen joins."""
-        trained = self._trained
-        owner = self.processes.owners([m * n * min(m, n) for m, n in (layer.shape for layer in trained)])
-        self._groups = same_shape([l for l, rank in zip(trained, owner, strict=True) if rank == self.processes.rank])
+    def _regroup(self, own: list[int] | None = None) -> None:
+        """The groups of this step; own: the layers that are this process's, by default as the processes divide them."""
+        turn = (self._wait, self.step % self._wait)
+        own = self._own_layers() if own is None else own
+        key = (*own, turn)
+        if key not in self._known_parts:
+            self._known_parts[key] = parts(self.layers, own, self.waits, *turn)
+        self._groups = self._known_parts[key]
+
+    def _own_layers(self) -> list[int]:
+        own = [i for i, layer in enumerate(self.layers) if not layer.frozen]
+        if self.processes.size == 1:
+            return own
+        mine = []
+        for turn in range(self.waits[0]):  # each divided evenly, whatever the length of the round now
+            at_turn = [i for i in own if i % self.waits[0] == turn]
+            owners = self.processes.owners([cost(self.layers[i]) for i in at_turn])
+            mine += [i for i, rank in zip(at_turn, owners, strict=True) if rank == self.processes.rank]
+        return sorted(mine)
 
     def _evaluated(self) -> Found:
         # Through the workers whether it was started early or not, so that rounding is the same.
-        if self._task is None:
+        task, self._task = self._task, None
+        if task is None:
             self._regroup()
-        if not self._trained:
-            return []
-        task = self._task if self._task is not None else shared_workers().submit(self._evaluate)
-        self._task = None
         if self.processes.size == 1:
-            return task.result()
-        return exchanged(own_result(task), self._trained, self.processes, self._like)
+            if not self._groups:
+                return []
+            return task.result() if task is not None else shared_workers().map([self._evaluate])[0]
+        if not self._in_turn:
+            return []
+        task = task if task is not None else shared_workers().submit(self._evaluate)
+        return exchanged(own_result(task), self._in_turn, self.processes, self._like)
 
     def _evaluate(self) -> Found:
         """The penalty of this process's layers, each group of the same shape as one batch, the groups side by side."""
@@ -213,37 +257,48 @@ class GradientPenalty(Regularizer):
             self._effective = {weight.name: weight.effective() for weight in self._weights if weight.is_parametrised}
         self._effective |= self._gathered
         self._forget_other_layers()
-        # The largest first, so that the small ones fill what is left of the time.
-        largest_first = sorted(self._groups, key=lambda group: -size(self._groups[group]))
-        found = shared_workers().map([partial(self._evaluate_group, group) for group in largest_first])
-        results = dict(zip(largest_first, found, strict=True))
-        return [(layers, results[group]) for group, layers in self._groups.items()]
+        # The largest first, so that the small ones fill what is left of the time. Where all are small no other thread
+        # takes part: waking it for each operation would take longer than the operations.
+        sizes = {group: size(part.layers) for group, part in self._groups.items()}
+        largest_first = sorted(sizes, key=lambda group: -sizes[group])
+        shared = largest_first if sizes and sizes[largest_first[0]] >= LARGE else []
+        found = shared_workers().map([partial(self._evaluate_group, group) for group in shared])
+        results = dict(zip(shared, found, strict=True))
+        return [
+            (part.layers, results[group] if group in results else self._evaluate_group(group))
+            for group, part in self._groups.items()
+        ]
 
     def _forget_other_layers(self) -> None:
         """What is kept of a group belongs to its layers of the last step; if they are others now, they start anew."""
-        for group, layers in self._groups.items():
-            names = [layer.name for layer in layers]
+        for group, part in self._groups.items():
+            names = [layer.name for layer in part.members]
             if self._members.get(group, names) != names:
                 self.forget(group)
+                self._numbers = []
             self._members[group] = names
 
     def _evaluate_group(self, group: str) -> Penalty:
         return self.penalty(self._stacked(group), group=group)
 
     def _stacked(self, group: str) -> Tensor:
-        """The group's weights as one batch (B, m, n): a view of a single one, else gathered in a kept buffer."""
-        matrices = []
-        for layer in self._groups[group]:
+        """The group's weights as one batch (B, m, n): a view of a single one, else gathered in a kept buffer.
+
+        Within a task, where no gradient is recorded.
+        """
+        part, matrices = self._groups[group], []
+        for layer in part.layers:
             weight = layer.weight
             tensor = self._effective[weight.name] if weight.name in self._effective else weight.effective()
-            matrices.append(working(weight.matrix(tensor.detach(), layer.index)))
+            matrix = weight.matrix(tensor, layer.index)
+            matrices.append(matrix.float() if matrix.dtype in HALF else matrix)
         if len(matrices) == 1:
             return matrices[0].unsqueeze(0)
-        shape, like = (len(matrices), *matrices[0].shape), matrices[0]
+        shape, like = (len(part.members), *matrices[0].shape), matrices[0]
         kept = self._stacks.get(group)
         if kept is None or kept.shape != shape or kept.dtype != like.dtype or kept.device != like.device:
             self._stacks[group] = kept = like.new_empty(shape)
-        return torch.stack(matrices, out=kept)
+        return torch.stack(matrices, out=kept[part.first : part.stop])
 
     @property
     def _like(self) -> Tensor:
@@ -258,18 +313,19 @@ class GradientPenalty(Regularizer):
             self._notices.say("replaced", f"replaced since the regulariser was made, and followed: {shown(replaced)}")
             self.layers = require_layers(self.model, self.rule)
             self._weights = unique_weights(self.layers)
-            self._found, self._pieces = [], None
+            self._found, self._pieces, self._numbers, self._known_parts = [], None, [], {}
             self._members = {group: [] for group in self._members}  # the names may be the same, the weights are not
 
     def state_dict(self) -> dict[str, Any]:
         # Pieces are not kept: a resumed run evaluates afresh.
         found = self._found if self.every > 1 and self._pieces is None else []
         held = [([layer.name for layer in layers], asdict(penalty)) for layers, penalty in found]
-        return {"step": self.step, "held": held, "members": dict(self._members)}
+        return {"step": self.step, "held": held, "members": dict(self._members), "wait": self._wait}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.step = state["step"]
         self._members = dict(state.get("members", {}))  # older states have none, and are taken to be of these layers
+        self._wait = state.get("wait", 1)
         self._pieces = None
         by_name = {layer.name: layer for layer in self.layers}
         self._found = [
@@ -278,19 +334,17 @@ class GradientPenalty(Regularizer):
         ]
 
 
-def same_shape(layers: list[Layer]) -> dict[str, list[Layer]]:
-    """Layers by shape, as `256x256`: each group is computed as one batch."""
-    groups: dict[str, list[Layer]] = {}
-    for layer in layers:
-        groups.setdefault(f"{layer.shape[0]}x{layer.shape[1]}", []).append(layer)
-    return groups
-
-
 def restored(held: dict[str, Any], device: torch.device) -> Penalty:
     """A penalty from its fields, which may have been loaded on another device."""
     kinds = {field.name for field in fields(Penalty)}
     moved: dict[str, Any] = {key: v.to(device) if isinstance(v, Tensor) else v for key, v in held.items()}
     return Penalty(**{key: v for key, v in moved.items() if key in kinds})
+
+
+def cost(layer: Layer) -> float:
+    """Of its products, as processes share them."""
+    m, n = layer.shape
+    return m * n * min(m, n)
 
 
 def size(layers: list[Layer]) -> int:

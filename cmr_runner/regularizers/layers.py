@@ -105,7 +105,9 @@ class Weight:
 
     @property
     def is_parametrised(self) -> bool:
-        return parametrize.is_parametrized(self.module, self.attribute)
+        # As torch's is_parametrized, without its look-up through Module.__getattr__: asked a hundred times per step.
+        parametrisations = self.module._modules.get("parametrizations")
+        return parametrisations is not None and self.attribute in parametrisations  # type: ignore[operator]
 
     @property
     def behind(self) -> list[nn.Parameter]:

@@ -53,6 +53,7 @@ ADDED: dict[str, Any] = {
     "regularizer.engine.steps": None,
     "regularizer.engine.probes": None,
     "regularizer.engine.refresh": None,
+    "regularizer.engine.turns": None,
 }
 # In a group's file: {option: the value that older runs had}, as `ADDED` but for options of one's own.
 OWN_ADDED = "_added_"
@@ -80,6 +81,10 @@ REVISIONS: tuple[Revision, ...] = (
         "auto takes the edges of every layer at every step and the moments of the layers in turn",
         {"regularizer.engine": "auto"},
     ),
+    Revision("auto takes layers by turns, and follows edges by a Chebyshev filter", {"regularizer.engine": "auto"}),
+    Revision("staggered likewise", {"regularizer.engine": "staggered"}),
+    Revision("auto keeps more edge vectors and takes up to 8 turns", {"regularizer.engine": "auto"}),
+    Revision("staggered likewise", {"regularizer.engine": "staggered"}),
 )
 
 

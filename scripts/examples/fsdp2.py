@@ -3,6 +3,8 @@
 torchrun --nproc-per-node=2 scripts/examples/fsdp2.py
 """
 
+import os
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -34,6 +36,7 @@ def main() -> None:
     if dist.get_rank() == 0:
         print(f"{cmr} after {cmr.step} steps: {cmr.last}", flush=True)
     dist.destroy_process_group()
+    os._exit(0)  # PyTorch's gloo threads may abort an interpreter that is being taken down (pytorch issue 179291)
 
 
 if __name__ == "__main__":

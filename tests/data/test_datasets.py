@@ -1,5 +1,7 @@
 """Data sets in memory: shapes, scaling, splits, order, and what the constructors refuse."""
 
+import subprocess
+import sys
 from dataclasses import fields
 
 import numpy as np
@@ -11,7 +13,7 @@ from omegaconf import OmegaConf
 from cmr_runner.data.arguments import data_root
 from cmr_runner.data.batches import epoch_order
 from cmr_runner.data.dataset import Dataset
-from cmr_runner.data.digits import digits
+from cmr_runner.data.digits import bundled, digits
 from cmr_runner.data.mnist import fashion_mnist, mnist
 from cmr_runner.data.permuted import PermutedTasks
 from cmr_runner.data.synthetic import synthetic
@@ -52,6 +54,19 @@ def test_digits_are_standardised_images_with_balanced_classes():
     assert data.test_y.bincount().tolist() == [
         count // 5 for count in (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
     ]
+
+
+def test_digits_are_read_as_scikit_learn_reads_them_without_importing_it(monkeypatch):
+    program = (
+        "import sys; from cmr_runner.data.digits import bundled, digits; digits(); print('sklearn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+    ours = bundled()
+    monkeypatch.setattr("cmr_runner.data.digits.find_spec", lambda name: None)  # as if the file were elsewhere
+    for read, loaded in zip(ours, bundled(), strict=True):
+        assert read.dtype == loaded.dtype
+        assert np.array_equal(read, loaded)
 
 
 def test_digits_train_and_test_parts_are_all_of_scikit_learns_digits():

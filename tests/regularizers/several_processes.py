@@ -1,5 +1,6 @@
 """What torchrun starts in test_several_processes.py: gradients of one step, written by the first process."""
 
+import os
 import sys
 
 import torch
@@ -73,12 +74,13 @@ def main(file: str) -> None:
     for way in ("ddp", "fsdp", "fsdp_partly"):
         found = trained(way, rank, size)
         computed: list[list[str]] = [[] for _ in range(size)]
-        dist.all_gather_object(computed, [layer.name for layers in found.pop("groups").values() for layer in layers])
+        dist.all_gather_object(computed, [layer.name for part in found.pop("groups").values() for layer in part.layers])
         by_way[way] = {**found, "computed": computed}
     if rank == 0:
         torch.save(by_way, file)
     dist.barrier()
     dist.destroy_process_group()
+    os._exit(0)  # gloo's threads may abort an interpreter that is being taken down
 
 
 if __name__ == "__main__":

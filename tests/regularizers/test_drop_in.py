@@ -79,6 +79,48 @@ def test_model_is_left_as_it_was() -> None:
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
+def with_a_task_gradient(model: nn.Module, size: float) -> None:
+    """At the biases alone, so that what is added to the weights can be read off."""
+    for p in model.parameters():
+        p.grad = torch.full_like(p, size if p.ndim == 1 else 0.0)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_over_a_round_of_turns_each_layer_gets_what_it_would_get_at_once(turns: int) -> None:
+    model = network()
+    at_once = CMR(model, engine="exact")
+    by_turns = CMR(model, engine={"name": "staggered", "turns": turns, "refresh": 1})
+    weights = [layer.weight.parameters[0] for layer in by_turns.layers]
+
+    def added(cmr: CMR) -> list[torch.Tensor]:
+        with_a_task_gradient(model, 1e4)  # far larger than the penalty's: the task is in charge
+        cmr.add_gradients()
+        return [w.grad.clone() for w in weights if w.grad is not None]
+
+    truth, first = added(at_once), added(by_turns)
+    for found, whole in zip(first, truth, strict=True):  # the first step takes all layers
+        torch.testing.assert_close(found, whole, rtol=1e-3, atol=1e-6)
+    rounds = [added(by_turns) for _ in range(turns)]
+    for i, whole in enumerate(truth):
+        parts = [step[i] for step in rounds]
+        assert sum(bool(part.any()) for part in parts) == 1  # each layer in one step of the round
+        torch.testing.assert_close(torch.stack(parts).sum(0), turns * whole, rtol=1e-3, atol=1e-6)
+    assert by_turns.last is not None
+    assert len(by_turns.last.kappa) == len(weights)  # of all layers, as of their last turn
+
+
+def test_where_the_task_is_not_in_charge_every_layer_gets_its_part_at_every_step() -> None:
+    model = network()
+    cmr = CMR(model, lam=10.0, rho_spec=0.25)
+    for _ in range(3):
+        with_a_task_gradient(model, 0.01)
+        task = torch.cat([g.flatten() for g in gradients(model)]).norm()
+        cmr.add_gradients()
+        added = [g for g in gradients(model) if g.ndim == 2]
+        assert all(g.any() for g in added)
+        torch.testing.assert_close(torch.cat([g.flatten() for g in added]).norm(), 0.25 * task, rtol=1e-3, atol=1e-6)
+
+
 def test_gradient_accumulation_caps_against_the_accumulated_gradient() -> None:
     whole, halves = network(), network()
     cross_entropy(whole(X), Y).backward()
@@ -203,6 +245,26 @@ def test_a_state_follows_the_weights_to_their_device() -> None:
     elsewhere.load_state_dict(cmr.state_dict())
     tensors = [v for _, penalty in elsewhere._found for v in vars(penalty).values() if isinstance(v, torch.Tensor)]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
+def test_large_layers_are_read_where_they_lie_and_small_ones_of_a_shape_as_one_batch() -> None:
+    torch.manual_seed(0)
+    large = [nn.Linear(1024, 512), nn.Linear(1024, 512)]
+    model = nn.ModuleList([*large, *(nn.Linear(512, 64) for _ in range(4))])
+    cmr = CMR(model, alpha2=0.0)
+    seen: dict[tuple[int, ...], list[int]] = {}
+    compute = cmr.engine.penalty
+
+    def watched(W: torch.Tensor, *args: object, **options: object) -> object:
+        seen.setdefault(tuple(W.shape), []).append(W.data_ptr())
+        return compute(W, *args, **options)  # type: ignore[arg-type]
+
+    cmr.engine.penalty = watched  # type: ignore[assignment,method-assign]
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    cmr.add_gradients()
+    assert sorted(seen[1, 512, 1024]) == sorted(layer.weight.data_ptr() for layer in large)
+    assert len(seen[4, 64, 512]) == 1
 
 
 def test_a_second_start_in_a_step_begins_nothing() -> None:

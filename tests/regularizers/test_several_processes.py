@@ -46,7 +46,7 @@ def test_two_processes_add_what_one_adds(way: str, alone: dict[str, Any], togeth
     for name, expected in alone["numbers"].items():
         assert found["numbers"][name] == pytest.approx(expected, rel=1e-4), name
     assert found["kappa"] == pytest.approx(alone["kappa"], rel=1e-4)
-    (everything,) = [[layer.name for layers in alone["groups"].values() for layer in layers]]
+    everything = [layer.name for part in alone["groups"].values() for layer in part.layers]
     first, second = found["computed"]
     assert first
     assert second

@@ -16,7 +16,8 @@ class Engine(Protocol):
     alone. So a resumed run equals an uninterrupted one bit for bit.
 
     An engine that keeps anything has `forget(group)` too, which drops what it keeps of a group: it is called when other
-    layers take the place of those in it.
+    layers take the place of those in it. One with an attribute `turns` may be given every so many-th layer at a step.
+    Its `penalty` takes place=(first, of): W is then the group's matrices from that place on, of so many.
     """
 
     name: str

@@ -16,6 +16,8 @@ from cmr_runner.spectral.penalty import LayerPenalty
 
 CHUNK_ENTRIES = 7 * 256 * 256  # of W: the paper's 13 square layers in two pieces; smaller ones, and Python costs more
 
+LARGE = 1 << 19  # entries from which a product of W with a few rows takes longer than to hand it to another thread
+
 COUNTS = ("skipped", "fallbacks")  # of LayerPenalty
 
 _shared: Workers | None = None
@@ -37,12 +39,14 @@ def set_spectral_threads(threads: int) -> None:
         _shared = Workers(threads - 1)
 
 
-def chunk_bounds(W: Tensor, entries: int = CHUNK_ENTRIES) -> list[tuple[int, int]]:
-    """Near equal pieces [start, stop) of a batch (B, m, n), by shape alone, so that rounding never depends on load"""
-    B = len(W)
+def chunk_bounds(
+    W: Tensor, entries: int = CHUNK_ENTRIES, first: int = 0, last: int | None = None
+) -> list[tuple[int, int]]:
+    """Near equal pieces [start, stop) of W[first:last], W (B, m, n), by shape alone: rounding never depends on load."""
+    B = (len(W) if last is None else last) - first
     most = max(1, entries // max(1, W[0].numel()))
     pieces = -(-B // most)
-    return [(B * i // pieces, B * (i + 1) // pieces) for i in range(pieces)]
+    return [(first + B * i // pieces, first + B * (i + 1) // pieces) for i in range(pieces)]
 
 
 # Of W[i:j], with a tensor of its shape that may serve for the gradient: its penalty, its edge vectors (j − i, 2, r).

@@ -1,16 +1,20 @@
 """The two extremal singular pairs of a tall W (B, M, r), M >= r, checked against themselves."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from cmr_runner.spectral.engines.host import Array
 from cmr_runner.spectral.engines.lanczos import RowsTimesGram, ritz_edges
+
+Values = TypeVar("Values", Tensor, Array)
 
 ACCEPTED_RESIDUAL = 0.05  # of the spread: gaps grow with its square, and on real runs it is rarely passed
 RELATIVE_RESIDUAL = 0.25  # of λ_min + ε: past it, σ_min is not known well enough for the slope of ρ_cond
 INVERSE_STEPS = 6
+ROUNDING = 100  # times eps·λ_max: all there is to see in a spectrum of equal values
 FLOAT32_GRAM = 1e-4  # λ_min/λ_max that a float32 Gram matrix still resolves to three digits
 
 
@@ -48,7 +52,7 @@ def sharp_edges(W: Tensor, edges: Edges, residual: Tensor, eps: float, gram: Cal
 
     `gram` gives the Gram matrices of the layers under a mask (B,).
     """
-    blunt = residual[:, 1] > RELATIVE_RESIDUAL * (edges.sigma[:, 1].square() + eps)
+    blunt = is_blunt(edges.sigma, residual, eps)
     if blunt.any():
         edges = replaced_edges(edges, blunt, _sharpened(W[blunt], gram(blunt), _select(edges, blunt)))
         ratio = (edges.sigma[:, 1] / edges.sigma[:, 0]).square()
@@ -58,6 +62,11 @@ def sharp_edges(W: Tensor, edges: Edges, residual: Tensor, eps: float, gram: Cal
             in_double = _sharpened(W64, torch.bmm(W64.mT, W64), _cast(_select(edges, lost), torch.float64))
             edges = replaced_edges(edges, lost, _cast(in_double, W.dtype))
     return edges
+
+
+def is_blunt(sigma: Values, residual: Values, eps: float) -> Any:
+    """Whether the low edge is not known well enough for the slope of ρ_cond, (B,); of tensors or arrays (B, 2)."""
+    return residual[:, 1] > RELATIVE_RESIDUAL * (sigma[:, 1] ** 2 + eps)
 
 
 def _sharpened(W: Tensor, G: Tensor, edges: Edges) -> Edges:
@@ -77,14 +86,13 @@ def _sharpened(W: Tensor, G: Tensor, edges: Edges) -> Edges:
     return edges_from(torch.bmm(V, W.mT), V, residual)
 
 
-def edges_from(Y: Tensor, V: Tensor, residual: Tensor, accepted: float = ACCEPTED_RESIDUAL) -> Edges:
+def edges_from(Y: Tensor, V: Tensor, residual: Tensor) -> Edges:
     """From unit rows V (B, 2, r), their images Y = VWᵀ (B, 2, M) and residuals, which may be a part of the spread."""
     sigma = torch.linalg.vector_norm(Y, dim=-1)
     # Where σ = 0 any unit u serves: every slope that multiplies it is 0 or finite times 0.
     U = Y / sigma.clamp_min(torch.finfo(Y.dtype).tiny).unsqueeze(-1)
     lam = sigma.square()
-    rounding = 100 * torch.finfo(Y.dtype).eps * lam[:, 0]  # all there is to see in a spectrum of equal values
-    limit = accepted * (lam[:, 0] - lam[:, 1]) + rounding
+    limit = ACCEPTED_RESIDUAL * (lam[:, 0] - lam[:, 1]) + ROUNDING * torch.finfo(Y.dtype).eps * lam[:, 0]
     return Edges(sigma, U, V, (residual <= limit.unsqueeze(-1)).all(-1))
 
 

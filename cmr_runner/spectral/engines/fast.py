@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from cmr_runner.spectral.engines.assembly import (
 from cmr_runner.spectral.engines.chunks import in_pieces, replaced
 from cmr_runner.spectral.engines.edges import Edges, gram_edges
 from cmr_runner.spectral.engines.exact import exact_with_edges, left_to_exact
+from cmr_runner.spectral.engines.host import Array, Mask, array, tensor
 from cmr_runner.spectral.engines.polynomials import gradient_product, interior, normalised_gram_
 from cmr_runner.spectral.engines.warm_start import WarmStart
 from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
@@ -75,17 +77,17 @@ def _piece(W: Tensor, spec: PenaltySpec, start: Tensor | None, steps: int, out: 
     except DecompositionError:
         return left_to_exact(W, spec)
     penalty = penalty_from_edges(W, G, edges, spec, out)
-    refused = ~edges.accepted | too_narrow(edges)
+    refused = ~edges.accepted | tensor(too_narrow(array(edges.sigma), torch.finfo(W.dtype).eps), W)
     if not refused.any():
         return penalty, edges.V
     exact, V = left_to_exact(W[refused], spec)
     return replaced(penalty, refused, exact), edges.V.index_put((refused,), V)
 
 
-def too_narrow(edges: Edges) -> Tensor:
-    """(B,) bool: a spectrum so narrow that Ĝ = (G − cI)/d, by subtraction, would keep no more than half the digits."""
-    lam_max, lam_min = edges.sigma.square().unbind(-1)
-    return lam_max - lam_min <= torch.finfo(edges.sigma.dtype).eps ** 0.5 * lam_max
+def too_narrow(sigma: Array, eps: float) -> Mask:
+    """(B,): a spectrum so narrow that Ĝ = (G − cI)/d, by subtraction, would keep no more than half of eps's digits."""
+    lam_max, lam_min = np.square(sigma).T
+    return lam_max - lam_min <= eps**0.5 * lam_max
 
 
 def penalty_from_edges(
@@ -96,17 +98,18 @@ def penalty_from_edges(
     `out`, of W's shape, holds the gradient then.
     """
     out = torch.empty_like(W) if out is None else out
-    found = moments_by_products(W, G, edges, spec, out)
+    sigma = array(edges.sigma)
+    found = moments_by_products(W, G, sigma, spec, out)
     tall_out = out if W.shape[1] >= W.shape[2] else out.mT
-    add_edge_terms_(tall_out, edges, edge_slopes(edges.sigma, found.through, spec))
-    return assembled(edges, found.s, found.rho, out, spec)
+    add_edge_terms_(tall_out, edges, edge_slopes(sigma, found.through, spec))
+    return assembled(edges, sigma, found, out, spec)
 
 
-def moments_by_products(W: Tensor, G: Tensor, edges: Edges, spec: PenaltySpec, out: Tensor) -> MomentTerm:
-    """The moment term of W (B, m, n), its gradient but for the edges in `out`; G is used up."""
+def moments_by_products(W: Tensor, G: Tensor, sigma: Array, spec: PenaltySpec, out: Tensor) -> MomentTerm:
+    """The moment term of W (B, m, n) with edges σ (B, 2), its gradient but for the edges in `out`; G is used up."""
     tall, tall_out = (W, out) if W.shape[1] >= W.shape[2] else (W.mT, out.mT)
-    norm = normalisation(edges, (W.shape[1], W.shape[2]), spec)
-    powers = interior(tall, normalised_gram_(G, norm.c.to(G), norm.d.to(G)), norm.c, norm.d, spec.K)
+    norm = normalisation(sigma, (W.shape[1], W.shape[2]), spec)
+    powers = interior(tall, normalised_gram_(G, tensor(norm.c, G), tensor(norm.d, G)), norm.c, norm.d, spec.K)
     traces = all_traces(powers.traces, norm)
     s, rho = polynomial_moments(traces, norm, spec)
     slope = slopes(traces, norm, spec, s)

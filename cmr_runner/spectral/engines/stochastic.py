@@ -21,6 +21,7 @@ from cmr_runner.spectral.engines.assembly import (
 from cmr_runner.spectral.engines.chunks import in_pieces
 from cmr_runner.spectral.engines.edges import Edges, krylov_edges, replaced_edges
 from cmr_runner.spectral.engines.exact import exact_with_edges, left_to_exact
+from cmr_runner.spectral.engines.host import Array, array
 from cmr_runner.spectral.engines.probes import gradient_estimate, probed, signs
 from cmr_runner.spectral.engines.randomness import generator_for
 from cmr_runner.spectral.engines.warm_start import WarmStart
@@ -110,21 +111,23 @@ def sampled_penalty(W: Tensor, Z: Tensor, edges: Edges, spec: PenaltySpec, out: 
     `out`, of W's shape, holds the gradient then.
     """
     out = torch.empty_like(W) if out is None else out
-    found = moments_by_probes(W, Z, edges, spec, out)
+    sigma = array(edges.sigma)
+    found = moments_by_probes(W, Z, sigma, spec, out)
     tall_out = out if W.shape[1] >= W.shape[2] else out.mT
-    add_edge_terms_(tall_out, edges, edge_slopes(edges.sigma, found.through, spec))
-    return assembled(edges, found.s, found.rho, out, spec)
+    add_edge_terms_(tall_out, edges, edge_slopes(sigma, found.through, spec))
+    return assembled(edges, sigma, found, out, spec)
 
 
-def moments_by_probes(W: Tensor, Z: Tensor, edges: Edges, spec: PenaltySpec, out: Tensor) -> MomentTerm:
-    """The moment term of W (B, m, n) by the probes in Z (B, 2p, r), its gradient but for the edges in `out`."""
+def moments_by_probes(W: Tensor, Z: Tensor, sigma: Array, spec: PenaltySpec, out: Tensor) -> MomentTerm:
+    """The moment term of W (B, m, n) with edges σ (B, 2) by the probes in Z (B, 2p, r), its gradient but for the edges
+    in `out`."""
     tall, tall_out = (W, out) if W.shape[1] >= W.shape[2] else (W.mT, out.mT)
-    norm = normalisation(edges, (W.shape[1], W.shape[2]), spec)
+    norm = normalisation(sigma, (W.shape[1], W.shape[2]), spec)
     probes = probed(tall, Z, norm.c, norm.d, spec.K)
     twice = norm.repeated(2)  # the blocks of a matrix side by side, as a batch of 2B
-    traces = all_traces(probes.traces.flatten(0, 1), twice)
-    s = (traces / norm.n).unflatten(0, (-1, 2))  # (B, 2, K+1)
-    slope = slopes(traces, twice, spec, s.flip(1).flatten(0, 1))
-    gradient_estimate(tall, probes, slope.h.unflatten(0, (-1, 2)), tall_out)
-    rho = (spec.w.to(s) * s[:, :, 3:].prod(1)).sum(-1)
-    return MomentTerm(s.mean(1), rho, slope.through.unflatten(0, (-1, 2)).mean(1))
+    traces = all_traces(probes.traces.reshape(-1, spec.K + 1), twice)
+    s = (traces / norm.n).reshape(-1, 2, spec.K + 1)
+    slope = slopes(traces, twice, spec, s[:, ::-1].reshape(-1, spec.K + 1))
+    gradient_estimate(tall, probes, slope.h.reshape(s.shape), tall_out)
+    rho = (array(spec.w) * s[:, :, 3:].prod(1)).sum(-1)
+    return MomentTerm(s.mean(1), rho, slope.through.reshape(-1, 2, 2).mean(1))

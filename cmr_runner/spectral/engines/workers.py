@@ -68,7 +68,7 @@ class Workers:
 
     def map(self, computes: Sequence[Callable[[], T]]) -> list[T]:
         """The values of all, in order, shared between the helpers and the calling thread."""
-        if not self.helpers or len(computes) == 1:
+        if not self.helpers or len(computes) <= 1:
             with task_context():
                 return [compute() for compute in computes]
         tasks = [self.submit(compute, first=True) for compute in reversed(computes)][::-1]
@@ -121,8 +121,12 @@ def task_context() -> Iterator[None]:
 @contextmanager
 def without_autocast() -> Iterator[None]:
     """Spectra are taken in the weights' own precision, whatever surrounds the thread that happens to run the task."""
+    enabled = [device for device in _devices() if torch.is_autocast_enabled(device)]
+    if not enabled:
+        yield
+        return
     with ExitStack() as stack:
-        for device in _devices():
+        for device in enabled:
             stack.enter_context(torch.autocast(device, enabled=False))
         yield
 

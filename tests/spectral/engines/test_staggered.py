@@ -1,5 +1,7 @@
 """`staggered` against `exact`: edges of every step, moments in turn, and what is held between."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -107,6 +109,33 @@ def test_an_orthogonal_start_has_its_moments_computed_exactly_and_stays_bounded(
         assert out.fallbacks == (4 if step == 0 else 2)
 
 
+@pytest.mark.parametrize("refresh", [1, 4])
+def test_layers_taken_in_parts_get_what_they_get_at_once(refresh):
+    """Parts of changing size, as rounds of turns have them."""
+    whole, in_parts = StaggeredEngine(steps=8, refresh=refresh), StaggeredEngine(steps=8, refresh=refresh)
+    for step, W in enumerate(walk(with_clear_edges(5, 48, 40), 8, size=1e-3)):
+        cuts = [0, 5] if step % 3 == 0 else [0, 2, 3, 5]
+        at_once = whole.penalty(W, PenaltySpec(), group="g", step=step)
+        found = [in_parts.penalty(W[i:j], PenaltySpec(), group="g", step=step, place=(i, 5)) for i, j in pairwise(cuts)]
+        gradient = torch.cat([part.gradient for part in found])
+        assert relative(gradient, at_once.gradient) < 5e-3
+        torch.testing.assert_close(torch.cat([part.moments for part in found]), at_once.moments, rtol=0, atol=1e-3)
+        torch.testing.assert_close(torch.cat([part.norm for part in found]), gradient.norm(dim=(-2, -1)))
+
+
+def test_a_layer_that_waited_longer_gets_a_filter_of_a_higher_degree(monkeypatch):
+    degrees = []
+    monkeypatch.setattr(
+        staggered,
+        "ritz_in_pieces",
+        lambda W, X, lam, degree, of=staggered.ritz_in_pieces: (degrees.append(degree), of(W, X, lam, degree))[1],
+    )
+    engine, W = StaggeredEngine(steps=6), with_clear_edges(2, 40, 40)
+    for step in (0, 1, 3, 7, 30):
+        engine.penalty(W, PenaltySpec(), group="g", step=step)
+    assert degrees == [6, 2, 3, 5, 6]
+
+
 def test_another_number_of_layers_starts_anew():
     engine = StaggeredEngine()
     engine.penalty(layers(3, 48, 48, kappa=3), PenaltySpec(), group="g", step=0)
@@ -157,9 +186,22 @@ def test_what_is_held_follows_the_weights_to_their_device():
     engine.penalty(layers(2, 40, 40, kappa=3), PenaltySpec(), group="g", step=0)
     held = engine._held["g"]
     moved = held.on(torch.device("meta"))
-    assert {v.device.type for v in vars(moved).values() if torch.is_tensor(v)} == {"meta"}
-    assert moved.evaluations == held.evaluations == 1
+    assert moved.X.device.type == moved.dense.device.type == "meta"
+    assert moved.evaluations.tolist() == held.evaluations.tolist() == [1, 1]
     assert held.on(held.X.device) is held
+
+
+def test_a_state_of_an_earlier_version_starts_anew():
+    engine, W = StaggeredEngine(), with_clear_edges(2, 40, 40)
+    engine.penalty(W, PenaltySpec(), group="g", step=0)
+    state = engine.state_dict()
+    del state["groups"]["g"]["step"]
+    later = StaggeredEngine()
+    later.load_state_dict(state)
+    assert (
+        relative(later.penalty(W, PenaltySpec(), group="g", step=9).gradient, exact_penalty(W, PenaltySpec()).gradient)
+        < 2e-3
+    )
 
 
 def test_half_precision_weights_get_a_gradient_in_their_own_dtype():
