@@ -58,7 +58,7 @@ def test_runs_that_stand_in_two_experiments_agree_in_every_digit() -> None:
         if "copied_from" not in record(run)["provenance"]:
             made.setdefault(run.name, []).append(run)
     twins = [runs for runs in made.values() if len(runs) > 1]
-    assert len(twins) >= 4
+    assert len(twins) >= 2
     for runs in twins:
         for name in (METRICS, LAYERS, SPECTRA):
             first, *others = (untimed((run / name).read_text()) for run in runs)
