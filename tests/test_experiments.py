@@ -48,11 +48,11 @@ EXPERIMENTS = {
     "ablation_refresh": (7 * 3, {"seed": set(SEEDS_3)}),
     "ablation_every": (5 * 3, {"regularizer.every": {"1", "2", "4", "8", "16"}, "seed": set(SEEDS_3)}),
     "ablation_alpha2": (
-        2 * 4 * 2,
+        2 * 4 * 3,
         {
             "regularizer.lam": {"0.02", "0.1"},
             "regularizer.alpha2": {"0.0", "0.1", "1.0", "10.0"},
-            "seed": set(SEEDS_2),
+            "seed": set(SEEDS_3),
         },
     ),
     "diagnostics": (2, {"regularizer": {"none", "cmr"}, "seed": {"0"}}),

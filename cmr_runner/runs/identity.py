@@ -85,6 +85,8 @@ REVISIONS: tuple[Revision, ...] = (
     Revision("staggered likewise", {"regularizer.engine": "staggered"}),
     Revision("auto keeps more edge vectors and takes up to 8 turns", {"regularizer.engine": "auto"}),
     Revision("staggered likewise", {"regularizer.engine": "staggered"}),
+    Revision("auto lets held moments follow the edges", {"regularizer.engine": "auto"}),
+    Revision("staggered likewise", {"regularizer.engine": "staggered"}),
 )
 
 

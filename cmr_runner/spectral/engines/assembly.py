@@ -12,8 +12,12 @@ import torch
 from torch import Tensor
 
 from cmr_runner.spectral.engines.edges import Edges
-from cmr_runner.spectral.engines.host import Array, Mask, array, tensor
-from cmr_runner.spectral.engines.polynomials import derivative_coefficients, scaled_derivative_coefficients
+from cmr_runner.spectral.engines.host import Array, Mask, Places, array, tensor
+from cmr_runner.spectral.engines.polynomials import (
+    affine_coefficients,
+    derivative_coefficients,
+    scaled_derivative_coefficients,
+)
 from cmr_runner.spectral.moments import chebyshev
 from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
 
@@ -28,6 +32,10 @@ class Normalisation(NamedTuple):
     at_floor: Mask  # (B,): d = ε does not move with W
     zeros: int
     n: int
+
+    def of(self, places: Places) -> Normalisation:
+        """That of these matrices."""
+        return self._replace(c=self.c[places], d=self.d[places], at_floor=self.at_floor[places])
 
     def repeated(self, times: int) -> Normalisation:
         """Each matrix so many times in a row."""
@@ -52,6 +60,17 @@ def all_traces(traces: Array, norm: Normalisation) -> Array:
         return traces
     T, _ = chebyshev(torch.from_numpy(-norm.c / norm.d), traces.shape[-1] - 1)  # (K+1, B)
     return traces + norm.zeros * T.mT.numpy()
+
+
+def traces_at(new: Normalisation, old: Normalisation, traces: Array) -> Array:
+    """Traces (B, K+1) of all n eigenvalues where the edges moved from those of `old` to those of `new`.
+
+    The edges are at x = ±1 in both. What is between them keeps its λ, so its x becomes (d/d')x + (c − c')/d'.
+    """
+    k = np.arange(traces.shape[-1])
+    at_edges = 1 + max(1, new.zeros) * (-1.0) ** k
+    moved = affine_coefficients(old.d / new.d, (old.c - new.c) / new.d, k[-1])
+    return (moved @ (traces - at_edges)[..., None])[..., 0] + at_edges
 
 
 class Slopes(NamedTuple):

@@ -106,6 +106,20 @@ def scaled_derivative_coefficients(K: int) -> Array:
     return E
 
 
+def affine_coefficients(a: Array, b: Array, K: int) -> Array:
+    """M (B, K+1, K+1), T_k(a x + b) = Σ_j M[k, j] T_j(x), from T_{k+1} = 2(a x + b) T_k − T_{k−1}."""
+    M = np.zeros((len(a), K + 1, K + 1))
+    M[:, 0, 0], M[:, 1, 0], M[:, 1, 1] = 1, b, a
+    a, b = a[:, None], b[:, None]
+    for k in range(1, K):
+        row = M[:, k]
+        M[:, k + 1] = 2 * b * row - M[:, k - 1]
+        M[:, k + 1, 1:] += a * row[:, :-1]  # x T_j = ½(T_{j+1} + T_{|j−1|})
+        M[:, k + 1, :-1] += a * row[:, 1:]
+        M[:, k + 1, 1] += a[:, 0] * row[:, 0]
+    return M
+
+
 def inner(A: Tensor, B: Tensor) -> Array:
     """<A, B> of batched matrices, (B,): rows are summed in their own precision, the row sums in double."""
     return array((A * B).sum(-1)).sum(-1)

@@ -14,7 +14,15 @@ from torch import Tensor
 
 from cmr_runner.checks import integer
 from cmr_runner.spectral.decomposition import DecompositionError, check_finite, converging, working
-from cmr_runner.spectral.engines.assembly import MomentTerm, edge_slopes, penalty_values
+from cmr_runner.spectral.engines.assembly import (
+    MomentTerm,
+    edge_slopes,
+    normalisation,
+    penalty_values,
+    polynomial_moments,
+    slopes,
+    traces_at,
+)
 from cmr_runner.spectral.engines.chunks import chunk_bounds, shared_workers
 from cmr_runner.spectral.engines.edges import ROUNDING, Edges, is_blunt, sharp_edges
 from cmr_runner.spectral.engines.exact import ExactEngine, exact_with_edges
@@ -37,6 +45,7 @@ ACCEPTED_RESIDUAL = 0.2  # of the spread: the Rayleigh gap goes with its square,
 SMALL_SIDE = 32  # up to it all of the spectrum costs less than its edges
 PRODUCT_WORK = 2 * 512**3  # of m·n·min(m, n): up to it moments come from products, beyond from random probes
 TURN_ENTRIES = 2 * 256 * 256  # of W whose turn it is
+MOST_MOMENT = 1.1  # |s_k| <= 1, and an estimate of one by probes lies a little beyond at most
 CHUNK_ENTRIES = 7 * 256 * 256  # of W: a piece is read a dozen times, from the core's own cache if it fits there
 
 
@@ -52,10 +61,11 @@ class Held:
     step: Tensor  # (B,) of the last one
     X: Tensor  # (B, ROWS, r) vectors at the edges of the short side; none where all of the spectrum is taken
     lam: Tensor  # (B, ROWS) their Ritz values
-    moments: Tensor  # (B, K+1), this and what follows as of each layer's last moments
+    sigma: Tensor  # (B, 2) the edges that the next three are at; zeros where these cannot follow the edges
+    moments: Tensor  # (B, K+1)
     rho_moment: Tensor  # (B,)
     through: Tensor  # (B, 2) what of α₂∇ρ_moment falls on the edges: σ · through · u vᵀ
-    dense: Tensor | None  # (B, m, n) the rest of it; None with α₂ = 0
+    dense: Tensor | None  # (B, m, n) the rest of it, as of each layer's last moments; None with α₂ = 0
     square: Tensor  # (B,) ‖dense‖²
 
     def on(self, device: torch.device) -> Held:
@@ -80,15 +90,17 @@ class StaggeredEngine:
 
     The edges are two directions that move with every step: all of ∇ρ_cond falls on them, and the part of ∇ρ_moment that
     comes through c and d. The rest, W p(Ĝ), is a smooth function of the whole spectrum, which hardly changes from step
-    to step and costs all the large products. So it is held, and p's traces with it, which weigh the edges' part; held
-    as a whole, ∇ρ_moment would press on two directions that are no edges any more. The layers' moments are spread over
-    the evaluations, so that each costs the same.
+    to step and costs all the large products. So it is held. Held as a whole, ∇ρ_moment would press on two directions
+    that are no edges any more, by moments that they no longer give: the moments move most by the edges, so between two
+    turns they follow them (`traces_at`). The layers' turns are spread over the evaluations, so that each costs the
+    same.
 
     - Turns: whoever calls it may take every so many-th layer at a step, at most `turns`, weighed as often.
     - Edges: a Chebyshev filter on the last evaluation's vectors, see `subspace`, of a degree that grows with the steps
       since, up to `steps`; once more where the edges fail their check; where the low one is not known well enough for
       ρ_cond, it is sharpened as in `fast`.
-    - Moments: by products as in `fast`, by two blocks of `probes` as in `stochastic` where products are too slow.
+    - Moments: by products as in `fast`, by two blocks of `probes` as in `stochastic` where products are too slow; out of
+      turn where they cannot follow the edges.
     - A short side of up to 32: edges from all singular values, by the Gram matrix in float64.
     - Where the edges' decomposition does not converge, `exact` computes the group in this step, and it starts anew.
     """
@@ -147,6 +159,8 @@ class StaggeredEngine:
         held.step.fill_(step)
         edges, sigma, fallbacks = edges_of(upright(A), held, degree, spec)
         skipped = 0
+        if spec.alpha2:
+            due = np.union1d(due, follow_edges_(held, sigma, (A.shape[1], A.shape[2]), spec))
         if len(due) and spec.alpha2:
             accepted = edges.accepted.cpu().numpy()
             most = max(1, TURN_ENTRIES // A[0].numel())
@@ -229,6 +243,7 @@ class StaggeredEngine:
             held.dense[places] = out
         for kept, value in zip((held.moments, held.rho_moment, held.through), found, strict=True):
             kept.numpy()[places] = value
+        held.sigma.numpy()[places] = np.where(refused[:, None], 0, sigma)
         held.square.numpy()[places] = np.square(array(torch.linalg.vector_norm(out, dim=(-2, -1))))
         return int(refused.sum()), skipped
 
@@ -272,6 +287,7 @@ def nothing_held(W: Tensor, count: int, spec: PenaltySpec) -> Held:
         step=torch.zeros(count, dtype=torch.int64),
         X=W.new_zeros(shape),
         lam=numbers(shape[1]),
+        sigma=numbers(2),
         moments=numbers(spec.K + 1, value=torch.nan),
         rho_moment=numbers(value=torch.nan),
         through=numbers(2),
@@ -328,6 +344,27 @@ def ritz_in_pieces(W: Tensor, X: Tensor, lam: Tensor, degree: int) -> Ritz:
     found = shared_workers().map(pieces)
     whole = found[0] if len(found) == 1 else Ritz(*map(torch.cat, zip(*found, strict=True)))
     return whole._replace(lam=whole.lam.cpu())
+
+
+def follow_edges_(held: Held, sigma: Array, shape: tuple[int, int], spec: PenaltySpec) -> Places:
+    """Moments and what they give at the edges, moved to the edges σ (B, 2) of now; the places where that went wrong.
+
+    There what lies between the edges has moved too far, and the moments have to be computed.
+    """
+    at = held.sigma.numpy()
+    old, new = normalisation(at, shape, spec), normalisation(sigma, shape, spec)
+    known = np.flatnonzero(~(old.at_floor | new.at_floor))
+    if not len(known):
+        return known
+    old, new = old.of(known), new.of(known)
+    s, rho, through = (kept.numpy() for kept in (held.moments, held.rho_moment, held.through))
+    traces = traces_at(new, old, old.n * s[known])
+    for sign, t, norm in ((-1, old.n * s[known], old), (1, traces, new)):
+        of_t, rho_of_t = polynomial_moments(t, norm, spec)
+        through[known] += sign * slopes(t, norm, spec, of_t).through
+        rho[known] += sign * rho_of_t
+    s[known], at[known] = traces / new.n, sigma[known]
+    return known[(np.abs(s[known]) > MOST_MOMENT).any(-1)]
 
 
 def factors(W: Tensor, edges: Edges, sigma: Array, spec: PenaltySpec, held: Held) -> tuple[Tensor, Tensor, Tensor]:
