@@ -99,8 +99,8 @@ class StaggeredEngine:
     - Edges: a Chebyshev filter on the last evaluation's vectors, see `subspace`, of a degree that grows with the steps
       since, up to `steps`; once more where the edges fail their check; where the low one is not known well enough for
       ρ_cond, it is sharpened as in `fast`.
-    - Moments: by products as in `fast`, by two blocks of `probes` as in `stochastic` where products are too slow; out of
-      turn where they cannot follow the edges.
+    - Moments: by products as in `fast`, by two blocks of `probes` as in `stochastic` where products are too slow. Out
+      of turn where they cannot follow the edges.
     - A short side of up to 32: edges from all singular values, by the Gram matrix in float64.
     - Where the edges' decomposition does not converge, `exact` computes the group in this step, and it starts anew.
     """

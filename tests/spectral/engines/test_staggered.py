@@ -55,6 +55,46 @@ def test_every_layer_has_its_moments_refreshed_once_in_a_turn_and_no_step_does_m
     assert (turns == 1).all()
 
 
+def of_spectrum(sigma, seed=0):
+    """Matrices with these singular values, at every call between the same orthogonal ones."""
+    generator = torch.Generator().manual_seed(seed)
+    U, V = (torch.linalg.qr(torch.randn(*sigma.shape, sigma.shape[-1], generator=generator))[0] for _ in range(2))
+    return (U * sigma.unsqueeze(-2)) @ V.mT
+
+
+@pytest.mark.parametrize("work", [0, staggered.PRODUCT_WORK])
+def test_between_two_turns_the_moments_follow_the_edges(work, monkeypatch):
+    """Edges that move change all moments, and what is held of the layers' interior does not have to."""
+    monkeypatch.setattr(staggered, "PRODUCT_WORK", work)
+    engine, spec = StaggeredEngine(steps=16, refresh=100, probes=256), PenaltySpec(K=6)
+    sigma = torch.linspace(2, 1, 64).expand(3, -1).clone()
+    first = engine.penalty(of_spectrum(sigma), spec, group="g", step=0)
+    held, begun = first.dense.clone(), exact_penalty(of_spectrum(sigma), spec)
+    for step in range(1, 6):
+        sigma[:, 0] *= 1.03
+        sigma[:, -1] *= 0.9
+        out = engine.penalty(of_spectrum(sigma), spec, group="g", step=step)
+    now = exact_penalty(of_spectrum(sigma), spec)
+    tolerance = 1e-4 if work else 0.03  # of probes: their noise at the start
+    assert (now.moments[:, 3:] - begun.moments[:, 3:]).abs().min() > 0.04
+    torch.testing.assert_close(out.moments, now.moments.double(), rtol=0, atol=tolerance)
+    torch.testing.assert_close(out.rho_moment, now.rho_moment.double(), rtol=0, atol=tolerance)
+    assert torch.equal(out.dense, held)
+
+
+def test_moments_that_cannot_follow_the_edges_are_computed_out_of_turn():
+    engine, spec = StaggeredEngine(steps=16, refresh=100), PenaltySpec()
+    sigma = torch.linspace(2, 1, 64).expand(3, -1).clone()
+    engine.penalty(of_spectrum(sigma), spec, group="g", step=0)
+    sigma[1].clamp_(min=1.8)  # what was between the edges of this layer is far outside now
+    sigma[1] += torch.linspace(0.1, 0, 64)
+    out = engine.penalty(of_spectrum(sigma), spec, group="g", step=1)
+    truth = exact_penalty(of_spectrum(sigma), spec)
+    fresh = StaggeredEngine(steps=16).penalty(of_spectrum(sigma), spec, group="g", step=0)
+    torch.testing.assert_close(out.moments, truth.moments.double(), rtol=0, atol=1e-3)
+    assert relative(out.dense[1], fresh.dense[1]) < 1e-3
+
+
 def test_the_norm_is_that_of_the_whole_gradient_along_a_moving_layer():
     engine = StaggeredEngine(refresh=3)
     for step, W in enumerate(walk(layers(5, 64, 48, kappa=5), 7)):

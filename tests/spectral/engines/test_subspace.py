@@ -70,7 +70,7 @@ def test_edges_of_few_distinct_values_are_exact(name):
     found = step(W, *cold(W))
     sigma = torch.linalg.svdvals(W.double())[:, [0, -1]]
     torch.testing.assert_close(found.image.double().norm(dim=-1), sigma, rtol=1e-4, atol=0)
-    assert (found.residual <= 2e-5 * sigma[:, :1] ** 2).all()
+    assert (found.residual <= 8 * ROWS * EPS * sigma[:, :1] ** 2).all()
 
 
 def test_what_is_kept_goes_from_the_edges_inwards():
