@@ -7,11 +7,13 @@ The run is the paper's (MNIST, 15 × 256 tanh, orthogonal × 0.06, Adam 1e-3, ba
 For the layers whose short side is over 32, at every so many-th of their evaluations: κ; σ_min and σ_max found ÷ true;
 the Rayleigh gap at each edge in % of the spread of the Gram spectrum; the cosine of ∇ρ_cond with the exact one, which a
 vector from a dense edge can fail, and for comparison that of the exact edge vectors of the evaluation before; and the
-cosine of ∇ρ_moment, as held, with the exact one, each averaged over as many evaluations as it is held for.
+cosine of ∇ρ_moment, as held, with the exact one, each averaged over as many evaluations as it is held for. Of this also
+what it would be if only one of its two parts erred: what falls on the edges, or the rest, which is held.
 """
 
 import argparse
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -23,12 +25,15 @@ from cmr_runner.models import MLP
 from cmr_runner.regularizers import CMR
 from cmr_runner.spectral import PenaltySpec, rho_cond_slopes
 from cmr_runner.spectral.engines import ENGINES
+from cmr_runner.spectral.engines.assembly import normalisation, polynomial_moments, slopes
 from cmr_runner.spectral.engines.staggered import REFRESH, SMALL_SIDE
 from cmr_runner.spectral.engines.subspace import EDGES
+from cmr_runner.spectral.moments import chebyshev
 from cmr_runner.spectral.penalty import LayerPenalty, exact_penalty
 
 LEVELS = (0.5, 0.95, 0.99, 1.0)
 Place = tuple[str, int]  # a layer: its group, and its place in it
+Parts = tuple[Tensor, Tensor]  # of α₂∇ρ_moment, (1, m·n) each: on the edges, and the rest
 
 
 class Watch:
@@ -37,7 +42,7 @@ class Watch:
     def __init__(self, cmr: CMR, every: int, refresh: int) -> None:
         self.engine, self.measure, self.every, self.refresh = cmr.engine, cmr.engine.penalty, every, refresh
         self.seen: dict[str, list[Tensor]] = defaultdict(list)
-        self.gradients: dict[Place, deque[tuple[Tensor, Tensor]]] = defaultdict(lambda: deque(maxlen=refresh))
+        self.gradients: dict[Place, deque[tuple[Parts, Parts]]] = defaultdict(lambda: deque(maxlen=refresh))
         self.fallbacks = self.layers = 0
         self.count: dict[Place, int] = defaultdict(int)  # evaluations of a layer
         self.before: dict[Place, Tensor] = {}  # exact edge vectors of the evaluation before the one looked at
@@ -50,16 +55,18 @@ class Watch:
         if min(W.shape[1:]) > SMALL_SIDE:
             self.fallbacks += found.fallbacks
             self.layers += len(W)
-            gradient = found.gradient.double().flatten(1)
             for i in range(len(W)):
-                self.look(W[i : i + 1].double(), found, gradient[i : i + 1], i, spec, (group, first + i))
+                self.look(W[i : i + 1].double(), found, i, spec, (group, first + i))
         return found
 
-    def look(self, W: Tensor, found: LayerPenalty, gradient: Tensor, i: int, spec: PenaltySpec, layer: Place) -> None:
+    def look(self, W: Tensor, found: LayerPenalty, i: int, spec: PenaltySpec, layer: Place) -> None:
         to_go = -self.count[layer] % self.every  # evaluations until the next one looked at
         if to_go < self.refresh:
-            of_moments = exact_penalty(W, replace(spec, alpha1=0.0)).gradient.flatten(1)
-            self.gradients[layer].append((gradient - self.of_edges(W, spec, layer), of_moments))
+            assert found.dense is not None
+            vectors, through = self.kept(layer)
+            on_edges = on_vectors(W, vectors, lambda sigma: sigma * through)
+            rest = found.dense[i : i + 1].double().flatten(1)
+            self.gradients[layer].append(((on_edges, rest), exact_parts(W, spec)))
         if to_go == 0 and self.count[layer]:
             sigma = torch.stack([found.sigma_max[i : i + 1], found.sigma_min[i : i + 1]], -1)
             self.compare(W, sigma.double(), spec, layer)
@@ -68,40 +75,41 @@ class Watch:
             self.before[layer] = U[:, :, [0, -1]].mT if W.shape[1] < W.shape[2] else Vh[:, [0, -1]]
         self.count[layer] += 1
 
-    def of_edges(self, W: Tensor, spec: PenaltySpec, layer: Place) -> Tensor:
-        """α₁∇ρ_cond by the engine's own edge vectors, (1, m·n)."""
+    def kept(self, layer: Place) -> tuple[Tensor, Tensor]:
+        """A layer's edge vectors, (1, 2, r), and what of ∇ρ_moment falls on them, ÷ σ."""
         group, i = layer
-        return self.by_vectors(W, spec, self.engine._held[group].X[i : i + 1, EDGES].double())
-
-    def by_vectors(self, W: Tensor, spec: PenaltySpec, V: Tensor) -> Tensor:
-        """The same by any two unit rows V (B, 2, r) of the short side."""
-        wide = W.shape[1] < W.shape[2]
-        Y = V @ (W if wide else W.mT)
-        sigma = Y.norm(dim=-1)
-        U = Y / sigma.unsqueeze(-1) * (spec.alpha1 * rho_cond_slopes(sigma, spec.eps)).unsqueeze(-1)
-        return ((V.mT @ U) if wide else (U.mT @ V)).flatten(1)
+        held = self.engine._held[group]
+        return held.X[i : i + 1, EDGES].double(), held.through[i : i + 1]
 
     def compare(self, W: Tensor, found: Tensor, spec: PenaltySpec, layer: Place) -> None:
         """found: σ_max and σ_min, (1, 2)."""
         sigma = torch.linalg.svdvals(W)
         lam = sigma[:, [0, -1]].square()
         gap = 100 * (lam - found.square()).abs() / (lam[:, :1] - lam[:, 1:])
-        cond = self.of_edges(W, spec, layer)
+        cond, stale = (
+            on_vectors(W, vectors, lambda sigma: rho_cond_slopes(sigma, spec.eps))
+            for vectors in (self.kept(layer)[0], self.before[layer])
+        )
         truth = exact_penalty(W, replace(spec, alpha2=0.0)).gradient.flatten(1)
-        held, exact = (torch.stack(list(column)).mean(0) for column in zip(*self.gradients[layer], strict=True))
         self.seen["κ"].append(sigma[:, 0] / sigma[:, -1])
         self.seen["σ_min found ÷ true"].append(found[:, 1] / sigma[:, -1])
         self.seen["σ_max true ÷ found"].append(sigma[:, 0] / found[:, 0])
         self.seen["gap at the high edge, %"].append(gap[:, 0])
         self.seen["gap at the low edge, %"].append(gap[:, 1])
         self.seen["1 − cosine of ∇ρ_cond"].append(1 - nn.functional.cosine_similarity(cond, truth))
-        stale = self.by_vectors(W, spec, self.before[layer])
         self.seen["the same by the edges of the evaluation before"].append(
             1 - nn.functional.cosine_similarity(stale, truth)
         )
-        self.seen["1 − cosine of ∇ρ_moment, mean of `refresh` evaluations"].append(
-            1 - nn.functional.cosine_similarity(held, exact)
+        of_evaluations = zip(*self.gradients[layer], strict=True)
+        (on_edges, rest), (true_on_edges, true_rest) = (
+            [torch.stack(part).mean(0) for part in zip(*parts, strict=True)] for parts in of_evaluations
         )
+        for name, gradient in {
+            "1 − cosine of ∇ρ_moment, mean of `refresh` evaluations": on_edges + rest,
+            "the same with the exact edges": true_on_edges + rest,
+            "the same with the exact rest": on_edges + true_rest,
+        }.items():
+            self.seen[name].append(1 - nn.functional.cosine_similarity(gradient, true_on_edges + true_rest))
 
     def print(self) -> None:
         levels = torch.tensor(LEVELS, dtype=torch.float64)
@@ -109,6 +117,27 @@ class Watch:
         for name, values in self.seen.items():
             print(f"| {name} | " + " | ".join(f"{q:.4g}" for q in torch.cat(values).quantile(levels)) + " |")
         print(f"layers computed another way: {self.fallbacks} of {self.layers}")
+
+
+def on_vectors(W: Tensor, V: Tensor, slopes_at: Callable[[Tensor], Tensor]) -> Tensor:
+    """Σ slope · u vᵀ, (1, m·n), by two unit rows V (1, 2, r) of the short side; slopes by σ (1, 2)."""
+    wide = W.shape[1] < W.shape[2]
+    Y = V @ (W if wide else W.mT)
+    sigma = Y.norm(dim=-1)
+    U = Y / sigma.unsqueeze(-1) * slopes_at(sigma).unsqueeze(-1)
+    return ((V.mT @ U) if wide else (U.mT @ V)).flatten(1)
+
+
+def exact_parts(W: Tensor, spec: PenaltySpec) -> Parts:
+    U, sigma, Vh = torch.linalg.svd(W, full_matrices=False)
+    ends = sigma[:, [0, -1]]
+    norm = normalisation(ends.numpy(), (W.shape[1], W.shape[2]), spec)
+    x = (sigma.square() - torch.from_numpy(norm.c)[:, None]) / torch.from_numpy(norm.d)[:, None]
+    traces = chebyshev(x, spec.K)[0].sum(-1).mT.numpy()
+    through = torch.from_numpy(slopes(traces, norm, spec, polynomial_moments(traces, norm, spec)[0]).through)
+    on_edges = (U[:, :, [0, -1]] * (ends * through).unsqueeze(1)) @ Vh[:, [0, -1]]
+    whole = exact_penalty(W, replace(spec, alpha1=0.0)).gradient
+    return on_edges.flatten(1), (whole - on_edges).flatten(1)
 
 
 def main() -> None:
