@@ -33,6 +33,7 @@ from cmr_runner.spectral.engines.subspace import ROWS
 
 ENGINES = ("exact", "fast", "stochastic", "staggered")
 MODELLED = ("fast", "stochastic", "staggered")
+HOLDING_AND_NOT = ("staggered", "stochastic")  # a gradient of the weights' size between steps; of engines for any size
 NO_WORK = 40  # width: over the one that is computed whole
 TURN = 8  # evaluations: staggered's refresh
 EXACT_UP_TO = 1024  # beyond it one decomposition takes many seconds
@@ -102,17 +103,21 @@ def print_model(measured: dict[tuple[str, int], float], widths: list[int], cpu: 
         found = {name: predicted(name, width, clock) for name in MODELLED}
         cells = [f"{1e3 * found[name]:.1f} ({found[name] / measured[name, width]:.2f})" for name in MODELLED]
         print(f"| {width} | " + " | ".join(cells) + " |")
-    print("\n| | tokens per step | operations of CMR ÷ of the network | with layers divided: ranks | GFLOP per rank |")
-    print("|---|---|---|---|---|")
-    for network in TRANSFORMERS:
-        of_all = network.cost("staggered")
+    print_transformers()
+
+
+def print_transformers() -> None:
+    """With layers divided over the ranks."""
+    print("\n| | tokens per step | engine | operations of CMR ÷ of the network | ranks | GFLOP per rank |")
+    print("|---|---|---|---|---|---|")
+    costs = [(network, engine, network.cost(engine)) for network in TRANSFORMERS for engine in HOLDING_AND_NOT]
+    for network, engine, of_all in costs:
         share, each = of_all.operations / network.step_operations, of_all.operations / network.ranks
-        print(f"| {network.name} | {network.tokens:,} | {share:.1e} | {network.ranks} | {each / 1e9:.1f} |")
-    print("\n| | held, GB | per rank, MB | summed over ranks, GB per step |\n|---|---|---|---|")
-    for network in TRANSFORMERS:
-        of_all = network.cost("staggered")
-        each = of_all.held / network.ranks / 1e6
-        print(f"| {network.name} | {of_all.held / 1e9:.2f} | {each:.0f} | {of_all.exchanged / 1e9:.2f} |")
+        print(f"| {network.name} | {network.tokens:,} | {engine} | {share:.1e} | {network.ranks} | {each / 1e9:.1f} |")
+    print("\n| | engine | held, GB | per rank, MB | summed over ranks, GB per step |\n|---|---|---|---|---|")
+    for network, engine, of_all in costs:
+        held, each, summed = of_all.held / 1e9, of_all.held / network.ranks / 1e6, of_all.exchanged / 1e9
+        print(f"| {network.name} | {engine} | {held:.3g} | {each:.3g} | {summed:.2f} |")
 
 
 def peak_of_steps(width: int, engine: str | None) -> int:
