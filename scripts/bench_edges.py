@@ -27,7 +27,6 @@ from cmr_runner.spectral import PenaltySpec, rho_cond_slopes
 from cmr_runner.spectral.engines import ENGINES
 from cmr_runner.spectral.engines.assembly import normalisation, polynomial_moments, slopes
 from cmr_runner.spectral.engines.staggered import REFRESH, SMALL_SIDE
-from cmr_runner.spectral.engines.subspace import EDGES
 from cmr_runner.spectral.moments import chebyshev
 from cmr_runner.spectral.penalty import LayerPenalty, exact_penalty
 
@@ -63,32 +62,27 @@ class Watch:
         to_go = -self.count[layer] % self.every  # evaluations until the next one looked at
         if to_go < self.refresh:
             assert found.dense is not None
-            vectors, through = self.kept(layer)
-            on_edges = on_vectors(W, vectors, lambda sigma: sigma * through)
+            group, place = layer
+            through = self.engine._held[group].through[place : place + 1]
+            on_edges = on_vectors(W, edge_vectors(found, i), lambda sigma: sigma * through)
             rest = found.dense[i : i + 1].double().flatten(1)
             self.gradients[layer].append(((on_edges, rest), exact_parts(W, spec)))
         if to_go == 0 and self.count[layer]:
             sigma = torch.stack([found.sigma_max[i : i + 1], found.sigma_min[i : i + 1]], -1)
-            self.compare(W, sigma.double(), spec, layer)
+            self.compare(W, sigma.double(), edge_vectors(found, i), spec, layer)
         if to_go == 1:
             U, _, Vh = torch.linalg.svd(W, full_matrices=False)
             self.before[layer] = U[:, :, [0, -1]].mT if W.shape[1] < W.shape[2] else Vh[:, [0, -1]]
         self.count[layer] += 1
 
-    def kept(self, layer: Place) -> tuple[Tensor, Tensor]:
-        """A layer's edge vectors, (1, 2, r), and what of ∇ρ_moment falls on them, ÷ σ."""
-        group, i = layer
-        held = self.engine._held[group]
-        return held.X[i : i + 1, EDGES].double(), held.through[i : i + 1]
-
-    def compare(self, W: Tensor, found: Tensor, spec: PenaltySpec, layer: Place) -> None:
-        """found: σ_max and σ_min, (1, 2)."""
+    def compare(self, W: Tensor, found: Tensor, vectors: Tensor, spec: PenaltySpec, layer: Place) -> None:
+        """found: σ_max and σ_min, (1, 2), and their vectors on the short side, (1, 2, r)."""
         sigma = torch.linalg.svdvals(W)
         lam = sigma[:, [0, -1]].square()
         gap = 100 * (lam - found.square()).abs() / (lam[:, :1] - lam[:, 1:])
         cond, stale = (
             on_vectors(W, vectors, lambda sigma: rho_cond_slopes(sigma, spec.eps))
-            for vectors in (self.kept(layer)[0], self.before[layer])
+            for vectors in (vectors, self.before[layer])
         )
         truth = exact_penalty(W, replace(spec, alpha2=0.0)).gradient.flatten(1)
         self.seen["κ"].append(sigma[:, 0] / sigma[:, -1])
@@ -117,6 +111,14 @@ class Watch:
         for name, values in self.seen.items():
             print(f"| {name} | " + " | ".join(f"{q:.4g}" for q in torch.cat(values).quantile(levels)) + " |")
         print(f"layers computed another way: {self.fallbacks} of {self.layers}")
+
+
+def edge_vectors(found: LayerPenalty, i: int) -> Tensor:
+    """The unit rows, (1, 2, r), that the i-th layer's gradient was made with."""
+    assert found.left is not None
+    assert found.right is not None
+    wide = found.left.shape[1] < found.right.shape[2]
+    return (found.left.mT if wide else found.right)[i : i + 1].double()
 
 
 def on_vectors(W: Tensor, V: Tensor, slopes_at: Callable[[Tensor], Tensor]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -68,6 +69,6 @@ class Ranks:
             dist.broadcast_object_list(said, src=0)
         return said[0]
 
-    def owners(self, costs: list[float]) -> list[int]:
+    def owners(self, costs: Sequence[float], turns: Sequence[int]) -> list[int]:
         """Which process computes which task."""
-        return balanced(costs, self.size)
+        return balanced(costs, turns, self.size)

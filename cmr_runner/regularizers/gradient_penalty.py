@@ -128,7 +128,7 @@ class GradientPenalty(Regularizer):
         self._overlap.step_ended()
 
     def _add(self) -> None:
-        shards = shards_of(self.model, self._weights)
+        shards = shards_of(self.model, self._weights, self._turns)
         gradients = [p.grad for p in self.model.parameters() if p.requires_grad and p.grad is not None]
         norm_task = global_norm(gradients) if shards is None else shards.norm(gradients)
         if self._wait > 1 and shards is None and not math.isfinite(norm_task):
@@ -177,6 +177,7 @@ class GradientPenalty(Regularizer):
             self.processes = shards.processes
             owned = {weight.name for weight in shards.mine}
             self._regroup([i for i, layer in enumerate(self.layers) if layer.weight.name in owned and not layer.frozen])
+            shards = shards.only({layer.weight.name for layer in self._in_turn})
             self._gathered = shards.gathered()
             mine = own_result(shared_workers().submit(self._evaluate))
             self._found = exchanged(mine, self._in_turn, self.processes, self._like, gradients=False)
@@ -230,12 +231,13 @@ class GradientPenalty(Regularizer):
         own = [i for i, layer in enumerate(self.layers) if not layer.frozen]
         if self.processes.size == 1:
             return own
-        mine = []
-        for turn in range(self.waits[0]):  # each divided evenly, whatever the length of the round now
-            at_turn = [i for i in own if i % self.waits[0] == turn]
-            owners = self.processes.owners([cost(self.layers[i]) for i in at_turn])
-            mine += [i for i, rank in zip(at_turn, owners, strict=True) if rank == self.processes.rank]
-        return sorted(mine)
+        owners = self.processes.owners([cost(self.layers[i]) for i in own], [i % self.waits[0] for i in own])
+        return [i for i, rank in zip(own, owners, strict=True) if rank == self.processes.rank]
+
+    @property
+    def _turns(self) -> dict[str, int]:
+        """Of each weight: its first layer's turn in the longest round."""
+        return {layer.weight.name: i % self.waits[0] for i, layer in reversed(list(enumerate(self.layers)))}
 
     def _evaluated(self) -> Found:
         # Through the workers whether it was started early or not, so that rounding is the same.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch.distributed as dist
@@ -21,8 +22,8 @@ class Processes(Protocol):
         """`tensor` summed over the processes, in place."""
         ...
 
-    def owners(self, costs: list[float]) -> list[int]:
-        """The rank that computes each task."""
+    def owners(self, costs: Sequence[float], turns: Sequence[int]) -> list[int]:
+        """The rank that computes each task: `balanced`."""
         ...
 
 
@@ -35,7 +36,7 @@ class Alone:
     def sum_(self, tensor: Tensor) -> Tensor:
         return tensor
 
-    def owners(self, costs: list[float]) -> list[int]:
+    def owners(self, costs: Sequence[float], turns: Sequence[int]) -> list[int]:
         return [0] * len(costs)
 
 
@@ -50,15 +51,22 @@ class Group:
         dist.all_reduce(tensor, group=self.group)
         return tensor
 
-    def owners(self, costs: list[float]) -> list[int]:
-        return balanced(costs, self.size)
+    def owners(self, costs: Sequence[float], turns: Sequence[int]) -> list[int]:
+        return balanced(costs, turns, self.size)
 
 
-def balanced(costs: list[float], size: int) -> list[int]:
-    """The rank that computes each task: the most expensive first, each to the rank with the least work so far."""
-    load = [0.0] * size
+def balanced(costs: Sequence[float], turns: Sequence[int], size: int) -> list[int]:
+    """The rank that computes each task, those of every turn divided evenly, and so is what the ranks keep of them.
+
+    Of a turn the most expensive first, each to the rank with the least work so far in this turn, or else in all.
+    """
     owner = [0] * len(costs)
-    for task in sorted(range(len(costs)), key=lambda i: -costs[i]):
-        owner[task] = min(range(size), key=lambda rank: load[rank])
-        load[owner[task]] += costs[task]
+    in_all = [0.0] * size
+    for turn in sorted(set(turns)):
+        load = [0.0] * size
+        for task in sorted((i for i in range(len(costs)) if turns[i] == turn), key=lambda i: -costs[i]):
+            rank = min(range(size), key=lambda rank: (load[rank], in_all[rank]))
+            owner[task] = rank
+            load[rank] += costs[task]
+            in_all[rank] += costs[task]
     return owner

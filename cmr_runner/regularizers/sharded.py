@@ -3,11 +3,13 @@
 Each weight has an owner, which computes its spectra. An evaluation takes two all-to-alls and two small sums: the pieces
 of every weight travel to its owner, and the pieces of its gradient travel back. Of P regularised numbers over N
 processes, each sends and receives about P(N − 1)/N² each way, and holds the P/N numbers of the weights that it owns.
+Where layers take turns, P is of those whose turn it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import torch
@@ -18,27 +20,29 @@ from cmr_runner.checks import ArgumentError
 from cmr_runner.regularizers.addition import grad_of
 from cmr_runner.regularizers.layers import Weight
 from cmr_runner.regularizers.mixing import norms
-from cmr_runner.regularizers.processes import Group, balanced
+from cmr_runner.regularizers.processes import Group
 
 
-def shards_of(model: nn.Module, weights: Sequence[Weight]) -> Shards | None:
-    """How the weights of a model are split; None if every process holds all of them."""
+def shards_of(model: nn.Module, weights: Sequence[Weight], turns: Mapping[str, int]) -> Shards | None:
+    """How the weights of a model are split; None if every process holds all of them. turns: by the weights' names."""
     if not (dist.is_available() and dist.is_initialized()):
         return None
     from torch.distributed.tensor import DTensor
 
     sharded = [p for p in model.parameters() if isinstance(p, DTensor)]
-    return Shards(sharded, [weight for weight in weights if weight.parameters]) if sharded else None
+    return Shards(sharded, [weight for weight in weights if weight.parameters], turns) if sharded else None
 
 
 class Shards:
     """Where the pieces of the weights are, and which process computes the spectra of each."""
 
-    def __init__(self, sharded: Sequence[Any], weights: Sequence[Weight]) -> None:
+    def __init__(self, sharded: Sequence[Any], weights: Sequence[Weight], turns: Mapping[str, int]) -> None:
         (mesh, dimension), *others = {(p.device_mesh, _mesh_dimension(p)) for p in sharded}
         if others:
             raise ArgumentError("model", "model is sharded over more than one mesh, which is not supported")
         self.processes = Group(mesh.get_group(dimension))
+        first = local(sharded[0])
+        self._empty = first.new_empty(0, dtype=torch.promote_types(first.dtype, torch.float32))
         self.weights = list(weights)
         for weight in weights:
             if weight.is_parametrised:
@@ -46,15 +50,22 @@ class Shards:
                     "model", f"model has a parametrised and sharded weight, {weight.name}: not supported"
                 )
         costs = [weight.effective().numel() * min(weight.layout.shapes(weight.effective())[0]) for weight in weights]
-        ranks = balanced([float(cost) for cost in costs], self.processes.size)
+        ranks = self.processes.owners(costs, [turns[weight.name] for weight in weights])
         self.owner = {weight.name: rank for weight, rank in zip(weights, ranks, strict=True)}
         self.mine = [weight for weight in weights if self.owner[weight.name] == self.processes.rank]
+
+    def only(self, names: Collection[str]) -> Shards:
+        """The same of these weights alone: nothing of the others travels."""
+        found = copy(self)
+        found.weights = [weight for weight in self.weights if weight.name in names]
+        found.mine = [weight for weight in self.mine if weight.name in names]
+        return found
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """‖·‖₂ of all gradients, from the pieces of all processes. Collective."""
         pieces = [local(g) for g in gradients if _dimension(g) is not None]
         whole = [local(g) for g in gradients if _dimension(g) is None]
-        return (self.processes.sum_(_squares(pieces)) + _squares(whole)).sqrt()
+        return (self.processes.sum_(self._squares(pieces)) + self._squares(whole)).sqrt()
 
     def gathered(self) -> dict[str, Tensor]:
         """The whole of each weight that this process owns. Collective."""
@@ -93,10 +104,8 @@ class Shards:
 
     def _exchanged(self, sent: list[list[Tensor]], expected: list[list[Tensor]]) -> list[list[Tensor]]:
         """What the others sent to this process, by sender, in the shapes of `expected`: one all-to-all."""
-        like = local(self.weights[0].effective()) if self.weights else torch.empty(0)
-        dtype = torch.promote_types(like.dtype, torch.float32)
-        empty = torch.empty(0, dtype=dtype, device=like.device)
-        outgoing = torch.cat([empty, *(piece.flatten().to(dtype) for pieces in sent for piece in pieces)])
+        empty = self._empty
+        outgoing = torch.cat([empty, *(piece.flatten().to(empty.dtype) for pieces in sent for piece in pieces)])
         counts = [[piece.numel() for piece in pieces] for pieces in expected]
         incoming = empty.new_empty(sum(map(sum, counts)))
         sizes = [sum(piece.numel() for piece in pieces) for pieces in sent]
@@ -106,6 +115,9 @@ class Shards:
             [flat.view(like.shape) for flat, like in zip(part.split(count), pieces, strict=True)]
             for part, count, pieces in zip(from_each, counts, expected, strict=True)
         ]
+
+    def _squares(self, tensors: Sequence[Tensor]) -> Tensor:
+        return torch.stack(norms(list(tensors))).square().sum() if tensors else self._empty.new_zeros(())
 
 
 class PieceAddition:
@@ -152,7 +164,3 @@ def _mesh_dimension(tensor: Any) -> int:
 
 def _empty(weight: Weight) -> Tensor:
     return torch.empty(weight.effective().shape, device="meta")
-
-
-def _squares(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.stack(norms(list(tensors)) if tensors else [torch.zeros(())]).square().sum()

@@ -1,4 +1,4 @@
-"""What torchrun starts in test_several_processes.py: gradients of one step, written by the first process."""
+"""What torchrun starts in test_several_processes.py: gradients of a few steps, written by the first process."""
 
 import os
 import sys
@@ -38,10 +38,15 @@ def whole(tensor: Tensor) -> Tensor:
     return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach().clone()
 
 
-def trained(way: str, rank: int, size: int) -> dict[str, object]:
-    """Two steps of SGD by one of: alone, ddp, fsdp, fsdp_partly; what the second one's gradients were, and more."""
+WAYS = ("ddp", "fsdp", "fsdp_partly")
+ALL_LAYERS = {"lam": 1.0, "engine": "exact"}
+BY_TURNS = {"lam": 1e-3}  # so that after two steps a layer waits, and most turns have one layer
+
+
+def trained(way: str, rank: int, size: int, how: dict[str, object]) -> dict[str, object]:
+    """Four steps of SGD, alone or by one of WAYS; what the last one's gradients were, and more."""
     model = wrapped = Network()
-    options = {"lam": 1.0, "engine": "exact", "layers": LayerRule(exclude=["*.v"])}
+    options = {**how, "layers": LayerRule(exclude=["*.v"])}
     if way == "ddp":
         wrapped = DistributedDataParallel(model)
         options["process_group"] = dist.group.WORLD
@@ -54,30 +59,32 @@ def trained(way: str, rank: int, size: int) -> dict[str, object]:
     cmr = CMR(model, **options)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     share = slice(None) if way in ("alone", "fsdp_partly") else slice(rank, None, size)
-    numbers = {}
-    for _ in range(2):
+    numbers, computed = {}, []
+    for _ in range(4):
         optimizer.zero_grad()
         nn.functional.cross_entropy(wrapped(TOKENS[share]), LABELS[share]).backward()
         cmr.add_gradients()
         numbers = cmr.last.numbers()
+        computed.append([layer.name for part in cmr._groups.values() for layer in part.layers])
         gradients = {name: whole(p.grad) for name, p in model.named_parameters() if p.grad is not None}
         optimizer.step()
     weights = {name: whole(p) for name, p in model.named_parameters()}
     kappa = analyze(model)["kappa"].tolist()
-    return {"gradients": gradients, "weights": weights, "numbers": numbers, "kappa": kappa, "groups": cmr._groups}
+    return {"gradients": gradients, "weights": weights, "numbers": numbers, "kappa": kappa, "computed": computed}
 
 
 def main(file: str) -> None:
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
-    by_way = {}
-    for way in ("ddp", "fsdp", "fsdp_partly"):
-        found = trained(way, rank, size)
-        computed: list[list[str]] = [[] for _ in range(size)]
-        dist.all_gather_object(computed, [layer.name for part in found.pop("groups").values() for layer in part.layers])
-        by_way[way] = {**found, "computed": computed}
+    found = {}
+    for way in WAYS:
+        for turns in (False, True):
+            of_rank = trained(way, rank, size, BY_TURNS if turns else ALL_LAYERS)
+            computed: list[list[list[str]]] = [[] for _ in range(size)]
+            dist.all_gather_object(computed, of_rank.pop("computed"))
+            found[way, turns] = {**of_rank, "computed": computed}
     if rank == 0:
-        torch.save(by_way, file)
+        torch.save(found, file)
     dist.barrier()
     dist.destroy_process_group()
     os._exit(0)  # gloo's threads may abort an interpreter that is being taken down

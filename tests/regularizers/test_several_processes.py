@@ -9,19 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from tests.regularizers.several_processes import trained
+from cmr_runner.regularizers.processes import balanced
+from tests.regularizers.several_processes import ALL_LAYERS, BY_TURNS, WAYS, trained
 
 pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).with_name("several_processes.py")
 
 
 @pytest.fixture(scope="module")
-def alone() -> dict[str, Any]:
-    return trained("alone", 0, 1)
-
-
-@pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def together(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], Any]:
     file = tmp_path_factory.mktemp("processes") / "found.pt"
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", PROGRAM, file],
@@ -35,9 +31,10 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return torch.load(file)
 
 
-@pytest.mark.parametrize("way", ["ddp", "fsdp", "fsdp_partly"])
-def test_two_processes_add_what_one_adds(way: str, alone: dict[str, Any], together: dict[str, Any]) -> None:
-    found = together[way]
+@pytest.mark.parametrize("turns", [False, True], ids=["all layers", "by turns"])
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_add_what_one_adds(way: str, turns: bool, together: dict[tuple[str, bool], Any]) -> None:
+    alone, found = trained("alone", 0, 1, BY_TURNS if turns else ALL_LAYERS), together[way, turns]
     for kind in ("gradients", "weights"):
         assert found[kind].keys() == alone[kind].keys()
         for name, expected in alone[kind].items():
@@ -46,8 +43,22 @@ def test_two_processes_add_what_one_adds(way: str, alone: dict[str, Any], togeth
     for name, expected in alone["numbers"].items():
         assert found["numbers"][name] == pytest.approx(expected, rel=1e-4), name
     assert found["kappa"] == pytest.approx(alone["kappa"], rel=1e-4)
-    everything = [layer.name for part in alone["groups"].values() for layer in part.layers]
     first, second = found["computed"]
-    assert first
-    assert second
-    assert sorted(first + second) == sorted(everything)  # each layer by one process
+    assert first[0]
+    assert second[0]
+    assert not set(first[0]) & set(second[0])
+    for of_first, of_second, everything in zip(first, second, alone["computed"], strict=True):
+        assert sorted(of_first + of_second) == sorted(everything)
+        assert set(of_first) <= set(first[0])  # each layer by one process, the same at all steps
+    assert (len(alone["computed"][-1]) < len(alone["computed"][0])) == turns
+
+
+@pytest.mark.parametrize(("layers", "ranks"), [(24, 2), (24, 8), (72, 64), (15, 4)])
+def test_the_work_of_every_turn_and_what_is_kept_are_divided_evenly(layers: int, ranks: int) -> None:
+    turns = [i % 8 for i in range(layers)]
+    owners = balanced([1.0] * layers, turns, ranks)
+    for turn in range(8):
+        work = [owners[turn::8].count(rank) for rank in range(ranks)]
+        assert max(work) - min(work) <= 1
+    kept = [owners.count(rank) for rank in range(ranks)]
+    assert max(kept) - min(kept) <= 1
