@@ -6,6 +6,7 @@ import statistics
 import time
 
 TRIAL = 24  # steps in each way before one is preferred
+GAIN = 0.97  # an early start is preferred below this part of the time without: noise alone stays above it
 KEPT = 2000  # steps until the next trial: what else the machine does may change
 
 
@@ -39,4 +40,4 @@ class Overlap:
             self._times[self._this_way].append(self._ended - before)
             if all(len(times) >= TRIAL for times in self._times.values()):
                 early, late = (statistics.median(self._times[way]) for way in (True, False))
-                self._early, self._left = early < late, KEPT
+                self._early, self._left = early < GAIN * late, KEPT

@@ -289,6 +289,19 @@ def test_step_times_do_not_pile_up_where_start_is_never_called() -> None:
     assert len(overlap._times[False]) == TRIAL
 
 
+@pytest.mark.parametrize(("gain", "chosen"), [(-0.2, False), (0.0, False), (0.02, False), (0.1, True)])
+def test_steps_begin_early_only_where_that_gains_more_than_noise(
+    gain: float, chosen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("cmr_runner.regularizers.overlap.time.perf_counter", lambda: now)
+    overlap = Overlap()
+    for _ in range(2 * TRIAL + 1):
+        now += 1 - gain if overlap.worth_it() else 1
+        overlap.step_ended()
+    assert [overlap.worth_it() for _ in range(10)] == [chosen] * 10
+
+
 def warned(act: Callable[[], object]) -> list[str]:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
