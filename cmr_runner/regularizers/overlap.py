@@ -6,12 +6,13 @@ import statistics
 import time
 
 TRIAL = 24  # steps in each way before one is preferred
+IN_A_ROW = 8  # one way: where layers take turns, steps differ in cost, and both ways have to see them all
 GAIN = 0.97  # an early start is preferred below this part of the time without: noise alone stays above it
 KEPT = 2000  # steps until the next trial: what else the machine does may change
 
 
 class Overlap:
-    """Steps are timed from one add_gradients to the next, by turns with and without an early start.
+    """Steps are timed from one add_gradients to the next, some with and some without an early start.
 
     Beside a network that leaves a core idle the early start gains; beside one that keeps all of them busy it slows the
     network down by more. Which of the two it is depends on sizes, threads and load, so it is measured. A trial costs
@@ -27,7 +28,9 @@ class Overlap:
 
     def worth_it(self) -> bool:
         """Asked before each step: whether this one begins early."""
-        self._this_way = self._early if self._early is not None else len(self._times[True]) <= len(self._times[False])
+        early, late = len(self._times[True]), len(self._times[False])
+        in_trial = early < TRIAL and (late >= TRIAL or (early + late) // IN_A_ROW % 2 == 0)
+        self._this_way = in_trial if self._early is None else self._early
         return self._this_way
 
     def step_ended(self) -> None:

@@ -3,6 +3,7 @@
 import copy
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -287,6 +288,24 @@ def test_step_times_do_not_pile_up_where_start_is_never_called() -> None:
     for _ in range(3 * TRIAL):
         overlap.step_ended()
     assert len(overlap._times[False]) == TRIAL
+
+
+@pytest.mark.parametrize("turns", [1, 2, 4, 6, 8])
+def test_a_trial_of_an_early_start_sees_every_turn_both_ways(turns: int) -> None:
+    """The turns of a round differ in cost: seen unequally often, they would decide."""
+    overlap, seen = Overlap(), Counter()
+    overlap.step_ended()
+    for step in range(2 * TRIAL):
+        seen[overlap.worth_it(), step % turns] += 1
+        overlap.step_ended()
+    assert set(seen.values()) == {TRIAL // turns}
+
+
+def test_a_start_that_is_called_late_is_tried_too() -> None:
+    overlap = Overlap()
+    for _ in range(3 * TRIAL):
+        overlap.step_ended()
+    assert overlap.worth_it()
 
 
 @pytest.mark.parametrize(("gain", "chosen"), [(-0.2, False), (0.0, False), (0.02, False), (0.1, True)])
