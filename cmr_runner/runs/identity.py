@@ -87,6 +87,8 @@ REVISIONS: tuple[Revision, ...] = (
     Revision("staggered likewise", {"regularizer.engine": "staggered"}),
     Revision("auto lets held moments follow the edges", {"regularizer.engine": "auto"}),
     Revision("staggered likewise", {"regularizer.engine": "staggered"}),
+    Revision("auto keeps 20 edge vectors, moments for 4 evaluations", {"regularizer.engine": "auto"}),
+    Revision("staggered likewise", {"regularizer.engine": "staggered"}),
 )
 
 

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmr_runner.regularizers.mixing import DELTA, CappedMixing, global_norm
-from cmr_runner.regularizers.sharded import _squares
 
 norms = st.floats(min_value=1e-6, max_value=1e6)
 
@@ -59,4 +58,3 @@ def test_norms_of_half_precision_are_taken_in_float32(dtype: torch.dtype) -> Non
     parts = [torch.full((1000,), 3000.0, dtype=dtype), torch.full((9,), 100.0)]  # 3000² is past float16's range
     exact = (1000 * float(parts[0][0]) ** 2 + 9e4) ** 0.5
     assert float(global_norm(parts)) == pytest.approx(exact, rel=1e-5)
-    assert float(_squares(parts)) == pytest.approx(exact**2, rel=1e-5)

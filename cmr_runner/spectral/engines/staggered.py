@@ -36,13 +36,13 @@ from cmr_runner.spectral.penalty import LayerPenalty, PenaltySpec
 
 STEPS = 6
 AT_ONCE = 1  # the filter's degree for weights that have not moved; each step since adds one
-REFRESH = 8
+REFRESH = 4
 TURNS = 8
 # Of a kept vector's length, on the inner ones of the layers whose turn it is: what no kept vector sees must not stay
 # unseen for ever.
 NOISE = 0.03
 ACCEPTED_RESIDUAL = 0.2  # of the spread: the Rayleigh gap goes with its square, and kept neighbours are no error
-SMALL_SIDE = 32  # up to it all of the spectrum costs less than its edges
+SMALL_SIDE = 2 * ROWS  # up to it the kept and the filtered rows would be all of the space
 PRODUCT_WORK = 2 * 512**3  # of m·n·min(m, n): up to it moments come from products, beyond from random probes
 TURN_ENTRIES = 2 * 256 * 256  # of W whose turn it is
 MOST_MOMENT = 1.1  # |s_k| <= 1, and an estimate of one by probes lies a little beyond at most
@@ -101,7 +101,7 @@ class StaggeredEngine:
       ρ_cond, it is sharpened as in `fast`.
     - Moments: by products as in `fast`, by two blocks of `probes` as in `stochastic` where products are too slow. Out
       of turn where they cannot follow the edges.
-    - A short side of up to 32: edges from all singular values, by the Gram matrix in float64.
+    - A short side of up to 40: edges from all singular values, by the Gram matrix in float64.
     - Where the edges' decomposition does not converge, `exact` computes the group in this step, and it starts anew.
     """
 

@@ -3,7 +3,7 @@
 Between two steps W moves a little, and which of many close singular vectors comes last changes. So a few vectors of
 each edge are carried along, as rows X: more at the low edge, where the spectrum is dense and ∇ρ_cond is large. A
 Chebyshev polynomial of the Gram matrix G = WᵀW, small on the bulk of the spectrum and steep beyond it, turns them
-towards the new edges, and Rayleigh–Ritz takes the best of the old and the new rows. A product of W with sixteen rows
+towards the new edges, and Rayleigh–Ritz takes the best of the old and the new rows. A product of W with twenty rows
 takes little longer than with a few, since reading W is what costs, and the filter needs neither orthogonalisation
 between its products nor a large eigenproblem after them, as a Krylov space would.
 """
@@ -23,7 +23,7 @@ from cmr_runner.spectral.engines.chunks import LARGE, shared_workers
 from cmr_runner.spectral.engines.host import Array, array, tensor
 from cmr_runner.spectral.engines.lanczos import krylov_space
 
-HIGH, LOW = 4, 12  # vectors at each edge
+HIGH, LOW = 8, 12  # vectors at each edge
 ROWS = HIGH + LOW
 EDGES = slice(0, HIGH + 1, HIGH)  # the outermost of both, of ROWS
 COLD_STEPS = 32  # Lanczos steps where nothing is kept yet

@@ -42,7 +42,7 @@ def test_layers_that_stand_still_get_the_exact_gradient(shape, gram, K):
 @pytest.mark.parametrize("count", [1, 3, 8, 13])
 def test_every_layer_has_its_moments_refreshed_once_in_a_turn_and_no_step_does_much_more(count):
     engine, refresh = StaggeredEngine(refresh=4), 4
-    W = with_clear_edges(count, 40, 40)
+    W = with_clear_edges(count, 48, 48)
     held = engine.penalty(W, PenaltySpec(), group="g", step=0).dense.clone()
     turns = torch.zeros(count, dtype=torch.int)
     for step in range(1, refresh + 1):
@@ -170,7 +170,7 @@ def test_a_layer_that_waited_longer_gets_a_filter_of_a_higher_degree(monkeypatch
         "ritz_in_pieces",
         lambda W, X, lam, degree, of=staggered.ritz_in_pieces: (degrees.append(degree), of(W, X, lam, degree))[1],
     )
-    engine, W = StaggeredEngine(steps=6), with_clear_edges(2, 40, 40)
+    engine, W = StaggeredEngine(steps=6), with_clear_edges(2, 48, 48)
     for step in (0, 1, 3, 7, 30):
         engine.penalty(W, PenaltySpec(), group="g", step=step)
     assert degrees == [6, 2, 3, 5, 6]
@@ -204,7 +204,7 @@ def test_rows_columns_and_tiny_layers_are_exact(shape):
 
 
 def test_zero_matrix_and_rank_deficient_layers_stay_finite():
-    W = layers(3, 40, 40, kappa=5)
+    W = layers(3, 48, 48, kappa=5)
     W[0] = 0
     W[1] = W[1, :, :1] * W[1, :1]  # rank 1
     engine = StaggeredEngine(refresh=1)
@@ -215,7 +215,7 @@ def test_zero_matrix_and_rank_deficient_layers_stay_finite():
 
 
 def test_autocast_does_not_reach_the_part_at_the_edges():
-    out = StaggeredEngine().penalty(layers(2, 40, 40, kappa=3), PenaltySpec(), group="g", step=0)
+    out = StaggeredEngine().penalty(layers(2, 48, 48, kappa=3), PenaltySpec(), group="g", step=0)
     outside = out.gradient
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(out.gradient, outside)
@@ -223,7 +223,7 @@ def test_autocast_does_not_reach_the_part_at_the_edges():
 
 def test_what_is_held_follows_the_weights_to_their_device():
     engine = StaggeredEngine()
-    engine.penalty(layers(2, 40, 40, kappa=3), PenaltySpec(), group="g", step=0)
+    engine.penalty(layers(2, 48, 48, kappa=3), PenaltySpec(), group="g", step=0)
     held = engine._held["g"]
     moved = held.on(torch.device("meta"))
     assert moved.X.device.type == moved.dense.device.type == "meta"
@@ -232,7 +232,7 @@ def test_what_is_held_follows_the_weights_to_their_device():
 
 
 def test_a_state_of_an_earlier_version_starts_anew():
-    engine, W = StaggeredEngine(), with_clear_edges(2, 40, 40)
+    engine, W = StaggeredEngine(), with_clear_edges(2, 48, 48)
     engine.penalty(W, PenaltySpec(), group="g", step=0)
     state = engine.state_dict()
     del state["groups"]["g"]["step"]
@@ -245,12 +245,12 @@ def test_a_state_of_an_earlier_version_starts_anew():
 
 
 def test_half_precision_weights_get_a_gradient_in_their_own_dtype():
-    out = StaggeredEngine().penalty(layers(2, 40, 40, kappa=3).bfloat16(), PenaltySpec(), group="g", step=0)
+    out = StaggeredEngine().penalty(layers(2, 48, 48, kappa=3).bfloat16(), PenaltySpec(), group="g", step=0)
     assert out.gradient.dtype == out.value.dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("shape", [(40, 40), (40, 8)])
+@pytest.mark.parametrize("shape", [(48, 48), (40, 8)])
 def test_non_finite_weights_are_refused(shape, bad):
     W = layers(2, *shape, kappa=3)
     W[1, 2, 3] = bad

@@ -43,13 +43,14 @@ def few_values(B, r, values):
     return (U * torch.tensor(values).repeat(-(-r // len(values)))[:r]) @ V.mT
 
 
+SIDE = 4 * ROWS  # twice what the kept and the filtered rows span: more of a space they would nearly exhaust
 EXHAUSTED = {
-    "orthogonal": few_values(3, 64, [0.06]),
-    "two values": few_values(3, 64, [1.0, 3.0]),
-    "rank one": torch.ones(3, 64, 64),
-    "zero": torch.zeros(3, 64, 64),
-    "one far out": few_values(3, 64, [1.0] * 63 + [1e3]),
-    "many": layers(3, 64, 64, kappa=100),
+    "orthogonal": few_values(3, SIDE, [0.06]),
+    "two values": few_values(3, SIDE, [1.0, 3.0]),
+    "rank one": torch.ones(3, SIDE, SIDE),
+    "zero": torch.zeros(3, SIDE, SIDE),
+    "one far out": few_values(3, SIDE, [1.0] * (SIDE - 1) + [1e3]),
+    "many": layers(3, SIDE, SIDE, kappa=100),
 }
 
 
@@ -132,7 +133,7 @@ def test_a_layer_that_jumped_away_from_what_is_kept_starts_anew():
     """All of σ equal, so that the bulk is as narrow as rounding, then a large rank-one step in a new direction."""
     W = EXHAUSTED["orthogonal"]
     X, lam = cold(W)
-    jumped = W + torch.ones(64, 64)
+    jumped = W + torch.ones(SIDE, SIDE)
     found = step(jumped, X, lam, degree=16)
     sigma = torch.linalg.svdvals(jumped.double())
     torch.testing.assert_close(found.image.double().norm(dim=-1)[:, 0], sigma[:, 0], rtol=1e-4, atol=0)
