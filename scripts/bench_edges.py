@@ -1,14 +1,14 @@
 """How good an engine's spectra are along a real κ-stress run, against `exact` in float64, at percentiles.
 
-    python scripts/bench_edges.py [--engine auto] [--refresh 8] [--degree 6] [--turns 8] [--steps 1876] [--every 15]
+    python scripts/bench_edges.py [--engine auto] [--refresh 4] [--degree 6] [--turns 8] [--steps 4690] [--every 40]
                                   [--kappa 1e4]
 
 The run is the paper's (MNIST, 15 × 256 tanh, orthogonal × 0.06, Adam 1e-3, batch 64, λ = 0.02, warm-up of 2 epochs).
-For the layers whose short side is over 32, at every so many-th of their evaluations: κ; σ_min and σ_max found ÷ true;
+For the layers whose short side is over 40, at every so many-th of their evaluations: κ; σ_min and σ_max found ÷ true;
 the Rayleigh gap at each edge in % of the spread of the Gram spectrum; the cosine of ∇ρ_cond with the exact one, which a
 vector from a dense edge can fail, and for comparison that of the exact edge vectors of the evaluation before; and the
-cosine of ∇ρ_moment, as held, with the exact one, each averaged over as many evaluations as it is held for. Of this also
-what it would be if only one of its two parts erred: what falls on the edges, or the rest, which is held.
+cosine of ∇ρ_moment, as held, with the exact one, each averaged over 8 evaluations. Of this also what it would be if only
+one of its two parts erred: what falls on the edges, or the rest, which is held.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from cmr_runner.spectral.moments import chebyshev
 from cmr_runner.spectral.penalty import LayerPenalty, exact_penalty
 
 LEVELS = (0.5, 0.95, 0.99, 1.0)
+AVERAGED = 8  # evaluations: what a layer's weights feel of ∇ρ_moment, whatever `refresh` is
 Place = tuple[str, int]  # a layer: its group, and its place in it
 Parts = tuple[Tensor, Tensor]  # of α₂∇ρ_moment, (1, m·n) each: on the edges, and the rest
 
@@ -38,10 +39,10 @@ Parts = tuple[Tensor, Tensor]  # of α₂∇ρ_moment, (1, m·n) each: on the ed
 class Watch:
     """An engine's `penalty`, with what it found compared to the truth at chosen evaluations of each layer."""
 
-    def __init__(self, cmr: CMR, every: int, refresh: int) -> None:
-        self.engine, self.measure, self.every, self.refresh = cmr.engine, cmr.engine.penalty, every, refresh
+    def __init__(self, cmr: CMR, every: int) -> None:
+        self.engine, self.measure, self.every = cmr.engine, cmr.engine.penalty, every
         self.seen: dict[str, list[Tensor]] = defaultdict(list)
-        self.gradients: dict[Place, deque[tuple[Parts, Parts]]] = defaultdict(lambda: deque(maxlen=refresh))
+        self.gradients: dict[Place, deque[tuple[Parts, Parts]]] = defaultdict(lambda: deque(maxlen=AVERAGED))
         self.fallbacks = self.layers = 0
         self.count: dict[Place, int] = defaultdict(int)  # evaluations of a layer
         self.before: dict[Place, Tensor] = {}  # exact edge vectors of the evaluation before the one looked at
@@ -60,7 +61,7 @@ class Watch:
 
     def look(self, W: Tensor, found: LayerPenalty, i: int, spec: PenaltySpec, layer: Place) -> None:
         to_go = -self.count[layer] % self.every  # evaluations until the next one looked at
-        if to_go < self.refresh:
+        if to_go < AVERAGED:
             assert found.dense is not None
             group, place = layer
             through = self.engine._held[group].through[place : place + 1]
@@ -99,7 +100,7 @@ class Watch:
             [torch.stack(part).mean(0) for part in zip(*parts, strict=True)] for parts in of_evaluations
         )
         for name, gradient in {
-            "1 − cosine of ∇ρ_moment, mean of `refresh` evaluations": on_edges + rest,
+            f"1 − cosine of ∇ρ_moment, mean of {AVERAGED} evaluations": on_edges + rest,
             "the same with the exact edges": true_on_edges + rest,
             "the same with the exact rest": on_edges + true_rest,
         }.items():
@@ -148,8 +149,8 @@ def main() -> None:
     parser.add_argument("--refresh", type=int, default=REFRESH)
     parser.add_argument("--turns", type=int, help="steps from one evaluation of a layer to the next")
     parser.add_argument("--degree", type=int, help="of the filter at the edges, the engine's `steps`")
-    parser.add_argument("--steps", type=int, default=1876)
-    parser.add_argument("--every", type=int, default=15, help="look at every so many-th evaluation")
+    parser.add_argument("--steps", type=int, default=4690)
+    parser.add_argument("--every", type=int, default=40, help="look at every so many-th evaluation")
     parser.add_argument("--kappa", type=float, help="start from layers with this κ and gain 1 instead")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -170,7 +171,7 @@ def main() -> None:
         "turns": arguments.turns,
     }
     cmr = CMR(model, engine=engine, warmup=2, steps_per_epoch=len(data.train_x) // 64, seed=arguments.seed)
-    watch = Watch(cmr, arguments.every, arguments.refresh)
+    watch = Watch(cmr, arguments.every)
     cmr.engine.penalty = watch  # type: ignore[method-assign]
     for step in range(arguments.steps):
         batch = torch.randint(len(data.train_x), (64,), generator=generator)
