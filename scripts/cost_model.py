@@ -5,7 +5,7 @@ one in `turns`:
 
     edges       `fast`        2·16 r²           operations, on the Gram matrix it has anyway
                 `stochastic`  4·8 Mr            two thin products for each of 8 Lanczos steps
-                `staggered`   2·16(2·6 + 2) Mr  of b = 16 rows, twice for each degree of the filter, once to project and
+                `staggered`   2·20(2·6 + 2) Mr  of b = 20 rows, twice for each degree of the filter, once to project and
                                                 (of two rows, counted as b) once to check
     rows        Lanczos: 4·j·r for each time that a row is cleared of the j found before
                 `staggered`: `qr` of 2b rows, 16b²r, the projection 8b²M, and what is made of it, 8b²r
@@ -13,7 +13,7 @@ one in `turns`:
                 by probes     2·2p(3q + 2)Mr,  q = ⌊K/2⌋
                               `staggered`: once in `refresh` evaluations
     passes      over arrays of W's size that no product makes: counted in the code
-    held        `staggered`   mn + 16r numbers; the others 2r
+    held        `staggered`   mn + 20r numbers; the others 2r
     exchanged   mn numbers, summed over the ranks, whatever the engine
 """
 
