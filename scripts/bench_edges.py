@@ -7,8 +7,8 @@ The run is the paper's (MNIST, 15 × 256 tanh, orthogonal × 0.06, Adam 1e-3, ba
 For the layers whose short side is over 40, at every so many-th of their evaluations: κ; σ_min and σ_max found ÷ true;
 the Rayleigh gap at each edge in % of the spread of the Gram spectrum; the cosine of ∇ρ_cond with the exact one, which a
 vector from a dense edge can fail, and for comparison that of the exact edge vectors of the evaluation before; and the
-cosine of ∇ρ_moment, as held, with the exact one, each averaged over 8 evaluations. Of this also what it would be if only
-one of its two parts erred: what falls on the edges, or the rest, which is held.
+cosine of ∇ρ_moment, as held, with the exact one, each averaged over 8 evaluations. Of this also what it would be if
+only one of its two parts erred: what falls on the edges, or the rest, which is held.
 """
 
 import argparse
