@@ -24,10 +24,12 @@ class Addition:
     """
 
     def __init__(self, found: Found, effective: dict[str, Tensor]) -> None:
+        self.norms: dict[str, Tensor] = {}  # of each layer's gradient
         self._norms: list[Tensor] = []
         self._dense: list[tuple[Tensor, Tensor, bool]] = []  # target, source, whether the source may be overwritten
         self._factors: list[tuple[list[Tensor], Tensor, Tensor]] = []  # targets, left (B, m, k), right (B, k, n)
         indirect: dict[str, tuple[Weight, dict[int, Tensor]]] = {}
+        behind: dict[str, list[str]] = defaultdict(list)  # of such a weight: the layers
         for layers, penalty in found:
             targets = [_in_place(layer) for layer in layers]
             if any(target is None for target in targets):
@@ -35,26 +37,34 @@ class Addition:
                     if layer.frozen:  # since the evaluation, which may serve several steps
                         continue
                     indirect.setdefault(layer.weight.name, (layer.weight, {}))[1][layer.index] = gradient
+                    behind[layer.weight.name].append(layer.name)
             else:
-                self._take(penalty, targets)  # type: ignore[arg-type]
+                self._take(layers, penalty, targets)  # type: ignore[arg-type]
         for weight, parts in indirect.values():
-            for parameter, gradient in pulled_back(weight, parts, effective):
-                self._dense.append((grad_of(parameter), gradient, True))
-                self._norms += norms([gradient])
+            pulled = pulled_back(weight, parts, effective)
+            self._dense += [(grad_of(parameter), gradient, True) for parameter, gradient in pulled]
+            of_weight = norms([gradient for _, gradient in pulled])
+            self._norms += of_weight
+            if of_weight:
+                names = behind[weight.name]
+                whole = torch.linalg.vector_norm(torch.stack(of_weight))
+                self.norms |= dict.fromkeys(names, whole / len(names) ** 0.5)
         self.norm = torch.linalg.vector_norm(torch.stack(self._norms)) if self._norms else torch.zeros(())
 
-    def _take(self, penalty: Penalty, targets: list[Tensor]) -> None:
+    def _take(self, layers: Sequence[Layer], penalty: Penalty, targets: list[Tensor]) -> None:
         if penalty.dense is not None:
             sources = penalty.dense.unbind(0)
             self._dense += [(t, s, not penalty.kept) for t, s in zip(targets, sources, strict=True)]
         if penalty.left is not None and penalty.right is not None:
             self._factors.append((targets, penalty.left, penalty.right))
         if penalty.norm is not None:
-            self._norms += penalty.norm.unbind(0)
+            found = penalty.norm.unbind(0)
         elif penalty.left is None and penalty.dense is not None:
-            self._norms += torch._foreach_norm(list(penalty.dense.unbind(0)))
+            found = torch._foreach_norm(list(penalty.dense.unbind(0)))
         else:
-            self._norms += torch._foreach_norm(list(penalty.gradient.unbind(0)))
+            found = torch._foreach_norm(list(penalty.gradient.unbind(0)))
+        self._norms += found
+        self.norms |= dict(zip((layer.name for layer in layers), found, strict=True))
 
     def add_(self, factor: Tensor, *, overwrite: bool) -> None:
         """p.grad += factor · gradient. `overwrite`: nobody needs this evaluation's own tensors again."""

@@ -13,7 +13,7 @@ from cmr_runner.regularizers.gradient_penalty import GradientPenalty
 from cmr_runner.regularizers.layers import Layer, LayerRule
 from cmr_runner.regularizers.mixing import Mixing
 from cmr_runner.regularizers.processes import Group
-from cmr_runner.regularizers.turns import waits
+from cmr_runner.regularizers.turns import Rounds, round_lengths
 from cmr_runner.spectral import LayerPenalty, PenaltySpec
 from cmr_runner.spectral.engines import Engine, build_engine
 from cmr_runner.spectral.moments import GramReading
@@ -77,8 +77,7 @@ class CMR(GradientPenalty):
         )
         self.spec = PenaltySpec(K=K, alpha1=alpha1, alpha2=alpha2, beta=beta, eps=eps, gram=gram)
         self.engine = build_engine(engine, seed=seed)
-        # `every` saves the work already, and a gradient that is held for several steps should be of all layers.
-        self.waits = waits(getattr(self.engine, "turns", 1) if every == 1 else 1, len(self.layers))
+        self.rounds = Rounds(self.round_lengths())
         self.measure = self.spec
         if process_group is not None:
             self.divide_over(Group(process_group))
@@ -93,7 +92,7 @@ class CMR(GradientPenalty):
 
     def penalty(self, W: Tensor, *, group: str) -> LayerPenalty:
         options: dict[str, Any] = {}
-        if len(self.waits) > 1:  # an engine with `turns`
+        if self.rounds.more_than_one:  # an engine with `turns`
             part = self._groups[group]
             options["place"] = (part.first, len(part.members))
         result = self.engine.penalty(W, self.spec, group=group, step=self.step, **options)
@@ -102,6 +101,10 @@ class CMR(GradientPenalty):
 
     def observe(self, group: str, result: LayerPenalty) -> None:
         """Called with the result of each group, in no fixed order, for subclasses that learn from the moments."""
+
+    def round_lengths(self) -> tuple[int, ...]:
+        # `every` saves the work already, and a gradient that is held for several steps should be of all layers.
+        return round_lengths(getattr(self.engine, "turns", 1) if self.every == 1 else 1, len(self.layers))
 
     def forget(self, group: str) -> None:
         if hasattr(self.engine, "forget"):  # one that keeps nothing need not have it

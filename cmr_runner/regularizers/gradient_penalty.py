@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from contextlib import suppress
 from dataclasses import asdict, fields
 from functools import partial
 from typing import Any, TypedDict
@@ -21,8 +22,8 @@ from cmr_runner.regularizers.mixing import HALF, CappedMixing, Mixing, global_no
 from cmr_runner.regularizers.notices import Notices, shown
 from cmr_runner.regularizers.overlap import Overlap
 from cmr_runner.regularizers.processes import Alone, Processes
-from cmr_runner.regularizers.sharded import PieceAddition, Shards, shards_of
-from cmr_runner.regularizers.turns import Part, parts
+from cmr_runner.regularizers.sharded import PieceAddition, Shards, is_sharded, shards_of
+from cmr_runner.regularizers.turns import Part, Rounds, parts
 from cmr_runner.spectral.decomposition import check_finite
 from cmr_runner.spectral.engines.chunks import LARGE, shared_workers
 from cmr_runner.spectral.engines.workers import Task, without_autocast
@@ -49,15 +50,13 @@ class GradientPenalty(Regularizer):
     steps_per_epoch = 1 it is in steps. every: evaluate the penalty every so many steps; between, the last gradient is
     used again under a fresh cap.
 
-    A subclass may set `waits`, lengths that a round may have. Then, while the task's gradient is in charge, a step
-    takes every t-th layer, by turns, and its gradient counts t times: over a round of t steps each layer gets what it
-    would get otherwise, for a part of the work. t is the longest for which what a turn adds stays within ρ_spec of the
-    task's gradient. Beyond, the cap would cut the larger gradient of a turn by more, and an optimiser such as Adam
-    would divide it by its larger root mean square, so the penalty would be weaker: there t is 1, every layer at every
-    step.
+    A subclass may give lengths that a round may have. Then, while the task's gradient is in charge, a step takes every
+    t-th layer, by turns, and its gradient counts t times: over a round of t steps each layer gets what it would get
+    otherwise, for a part of the work. When a round begins, t is the longest for which what each turn adds stays within
+    ρ_spec of the task's gradient. Beyond, the cap would cut the larger gradient of a turn by more, and an optimiser
+    such as Adam would divide it by its larger root mean square, so the penalty would be weaker: there t is 1, every
+    layer at every step.
     """
-
-    waits: tuple[int, ...] = (1,)
 
     def __init__(
         self,
@@ -87,7 +86,8 @@ class GradientPenalty(Regularizer):
         self._known_parts: dict[tuple[Any, ...], dict[str, Part]] = {}  # those met so far: which layers, which turn
         self._members: dict[str, list[str]] = {}  # by group: the layers that its kept state is of
         self._numbers: list[OfLayers] = []  # of each layer's last evaluation, a later one overriding an earlier
-        self._wait = 1  # t, at this step
+        self.rounds = Rounds()
+        self._agreed = False  # the processes, on the length of the round
         self._task: Task[Found] | None = None
         self._overlap = Overlap()
         self._notices = Notices()
@@ -103,6 +103,10 @@ class GradientPenalty(Regularizer):
 
         W may be read during this call, not changed. The result's tensors, unless `kept`, are the caller's to overwrite.
         """
+
+    def round_lengths(self) -> tuple[int, ...]:
+        """That rounds of turns may have, see Rounds."""
+        return (1,)
 
     def forget(self, group: str) -> None:
         """Drop what `penalty` keeps of a group from step to step: its layers are not those of the last step."""
@@ -121,23 +125,31 @@ class GradientPenalty(Regularizer):
         self._follow_replacements()
         parameters = [p for weight in self._weights for p in weight.parameters]
         self._notices.before_adding(parameters)
-        with full_precision(), without_autocast():  # a parametrised weight is read and pulled back here
-            self._add()
+        try:
+            with full_precision(), without_autocast():  # a parametrised weight is read and pulled back here
+                self._add()
+        finally:
+            self._drop_started()  # only if it raised is there anything left
         self._notices.after_adding(parameters)
         self.step += 1
         self._overlap.step_ended()
 
     def _add(self) -> None:
         shards = shards_of(self.model, self._weights, self._turns)
+        if shards is not None:
+            self.processes = shards.processes
+        if not self._agreed:
+            self.rounds.length, self._agreed = self._of_first_process(self.rounds.length), True
         gradients = [p.grad for p in self.model.parameters() if p.requires_grad and p.grad is not None]
         norm_task = global_norm(gradients) if shards is None else shards.norm(gradients)
-        if self._wait > 1 and shards is None and not math.isfinite(norm_task):
+        if self.rounds.length > 1 and shards is None and not math.isfinite(norm_task):
             for weight in self._weights:  # the engine looks only at those whose turn it is
                 check_finite(weight.effective().detach())
         addition = self._addition() if shards is None else self._addition_in_pieces(shards)
         lambda_t = self.mixer.lambda_at(self.step)
-        factor, cap = self.mixer.factor(norm_task, self._wait * addition.norm, lambda_t)
-        factor = self._wait * factor
+        t = self.rounds.length
+        factor, cap = self.mixer.factor(norm_task, t * addition.norm, lambda_t)
+        factor = t * factor
         addition.add_(factor, overwrite=self.every == 1)
         self._effective = {}
         self._note_numbers()
@@ -153,10 +165,25 @@ class GradientPenalty(Regularizer):
         )
         if self.step == 0:
             self._notices.singular(self.last.kappa_by_layer())
-        if len(self.waits) > 1:
-            whole = lambda_t * float(addition.norm) * math.sqrt(self._wait)  # of all layers, by those evaluated
-            most = self.mixer.rho_spec * float(norm_task)
-            self._wait = next((t for t in self.waits if math.sqrt(t) * whole <= most), 1)
+        if self.rounds.more_than_one:
+            self._choose_round(addition.norms, self.mixer.compared(lambda_t), float(norm_task))
+
+    def _choose_round(self, norms: dict[str, Tensor], compared: float, norm_task: float) -> None:
+        """How long a round the next step belongs to."""
+        if norms:
+            found = torch.stack([norm.reshape(()) for norm in norms.values()]).tolist()
+            self.rounds.norms |= dict(zip(norms, found, strict=True))
+        if (self.step + 1) % self.rounds.length == 0:
+            most = self.mixer.rho_spec * norm_task / compared if compared else math.inf
+            length = self.rounds.next_length(self.step + 1, self.layers, most)
+            self.rounds.length = self._of_first_process(length)
+
+    def _of_first_process(self, length: int) -> int:
+        """What the first process says: the layers that the processes exchange depend on it."""
+        if self.processes.size == 1:
+            return length
+        said = self._like.new_full((1,), length if self.processes.rank == 0 else 0)
+        return int(self.processes.sum_(said))
 
     def _note_numbers(self) -> None:
         found: list[OfLayers] = [
@@ -174,7 +201,6 @@ class GradientPenalty(Regularizer):
     def _addition_in_pieces(self, shards: Shards) -> PieceAddition:
         """The same where the processes hold the weights in pieces: see `sharded`."""
         if self._pieces is None or self._due:
-            self.processes = shards.processes
             owned = {weight.name for weight in shards.mine}
             self._regroup([i for i, layer in enumerate(self.layers) if layer.weight.name in owned and not layer.frozen])
             shards = shards.only({layer.weight.name for layer in self._in_turn})
@@ -186,8 +212,8 @@ class GradientPenalty(Regularizer):
                 for layer, gradient in zip(layers, penalty.gradient, strict=True):
                     of_weight[layer.weight.name][layer.index] = gradient
             whole = {w.name: pulled_back(w, of_weight[w.name], self._gathered)[0][1] for w in shards.mine}
-            norm = global_norm([penalty.norm for _, penalty in self._found if penalty.norm is not None])
-            self._pieces = PieceAddition(shards.weights, shards.scattered(whole), norm)
+            norms = {layer.name: p.norm for (layer,), p in self._found if p.norm is not None}
+            self._pieces = PieceAddition(shards.weights, shards.scattered(whole), norms)
             self._gathered = {}
         return self._pieces
 
@@ -196,14 +222,17 @@ class GradientPenalty(Regularizer):
 
         Where that makes steps slower (a network that keeps every core busy), it is noticed and left to add_gradients;
         no result depends on it. Not with a parametrised weight: spectral_norm writes its vectors in the forward, so
-        the weight would move. Not where float32 products are reduced: that setting is the network's meanwhile.
+        the weight would move. Not with a sharded one: it has to be gathered. Not where float32 products are reduced:
+        that setting is the network's meanwhile.
         """
         if self._task is not None:  # of a step that never came to add_gradients
             return
         workers = shared_workers()
         if not workers.helpers or not self._due or any(weight.is_parametrised for weight in self._weights):
             return
-        if self._pieces is not None or not is_full_precision():
+        if not is_full_precision() or any(is_sharded(p) for weight in self._weights for p in weight.behind):
+            return
+        if not self._agreed and self.processes.size > 1:
             return
         if self._overlap.worth_it():
             self._regroup()
@@ -216,28 +245,30 @@ class GradientPenalty(Regularizer):
     @property
     def _in_turn(self) -> list[Layer]:
         """The layers of this evaluation: what is frozen is left alone, what was unfrozen joins."""
-        return [layer for layer in self.layers[self.step % self._wait :: self._wait] if not layer.frozen]
+        return [layer for layer in self.rounds.in_turn(self.layers, self.step) if not layer.frozen]
 
     def _regroup(self, own: list[int] | None = None) -> None:
         """The groups of this step; own: the layers that are this process's, by default as the processes divide them."""
-        turn = (self._wait, self.step % self._wait)
+        turn = (self.rounds.length, self.step % self.rounds.length)
         own = self._own_layers() if own is None else own
         key = (*own, turn)
         if key not in self._known_parts:
-            self._known_parts[key] = parts(self.layers, own, self.waits, *turn)
+            self._known_parts[key] = parts(self.layers, own, self.rounds.lengths, *turn)
         self._groups = self._known_parts[key]
 
     def _own_layers(self) -> list[int]:
         own = [i for i, layer in enumerate(self.layers) if not layer.frozen]
         if self.processes.size == 1:
             return own
-        owners = self.processes.owners([cost(self.layers[i]) for i in own], [i % self.waits[0] for i in own])
+        longest = self.rounds.lengths[0]
+        owners = self.processes.owners([cost(self.layers[i]) for i in own], [i % longest for i in own])
         return [i for i, rank in zip(own, owners, strict=True) if rank == self.processes.rank]
 
     @property
     def _turns(self) -> dict[str, int]:
         """Of each weight: its first layer's turn in the longest round."""
-        return {layer.weight.name: i % self.waits[0] for i, layer in reversed(list(enumerate(self.layers)))}
+        longest = self.rounds.lengths[0]
+        return {layer.weight.name: i % longest for i, layer in reversed(list(enumerate(self.layers)))}
 
     def _evaluated(self) -> Found:
         # Through the workers whether it was started early or not, so that rounding is the same.
@@ -275,9 +306,11 @@ class GradientPenalty(Regularizer):
         """What is kept of a group belongs to its layers of the last step; if they are others now, they start anew."""
         for group, part in self._groups.items():
             names = [layer.name for layer in part.members]
-            if self._members.get(group, names) != names:
+            before = self._members.get(group, names)
+            if before != names:
                 self.forget(group)
-                self._numbers = []
+                gone = set(before) - set(names)
+                self._numbers = [numbers for numbers in self._numbers if not gone.intersection(numbers[0])]
             self._members[group] = names
 
     def _evaluate_group(self, group: str) -> Penalty:
@@ -315,19 +348,44 @@ class GradientPenalty(Regularizer):
             self._notices.say("replaced", f"replaced since the regulariser was made, and followed: {shown(replaced)}")
             self.layers = require_layers(self.model, self.rule)
             self._weights = unique_weights(self.layers)
+            self._drop_started()
+            self.rounds = Rounds(self.round_lengths())
             self._found, self._pieces, self._numbers, self._known_parts = [], None, [], {}
             self._members = {group: [] for group in self._members}  # the names may be the same, the weights are not
 
+    def _drop_started(self) -> None:
+        """What began early is not wanted any more: wait until it no longer writes, and forget it."""
+        task, self._task = self._task, None
+        if task is not None:
+            with suppress(Exception):
+                task.result()
+
     def state_dict(self) -> dict[str, Any]:
+        """To be taken between two steps, not between start() and add_gradients()."""
         # Pieces are not kept: a resumed run evaluates afresh.
         found = self._found if self.every > 1 and self._pieces is None else []
         held = [([layer.name for layer in layers], asdict(penalty)) for layers, penalty in found]
-        return {"step": self.step, "held": held, "members": dict(self._members), "wait": self._wait}
+        return {
+            "step": self.step,
+            "held": held,
+            "members": dict(self._members),
+            "round": {"length": self.rounds.length, "norms": dict(self.rounds.norms)},
+            "numbers": [(list(names), *values) for names, *values in self._numbers],
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._drop_started()
         self.step = state["step"]
-        self._members = dict(state.get("members", {}))  # older states have none, and are taken to be of these layers
-        self._wait = state.get("wait", 1)
+        # Of an older state, without these, the layers are taken to be the same, and the next step takes all of them.
+        self._members = dict(state.get("members", {}))
+        self.rounds, self._agreed = Rounds(self.round_lengths()), False
+        if (of_round := state.get("round")) and of_round["length"] in self.rounds.lengths:
+            self.rounds.length, self.rounds.norms = of_round["length"], dict(of_round["norms"])
+        device = self._like.device
+        self._numbers = [
+            (names, *(value if value is None else value.to(device) for value in values))
+            for names, *values in state.get("numbers", [])
+        ]
         self._pieces = None
         by_name = {layer.name: layer for layer in self.layers}
         self._found = [

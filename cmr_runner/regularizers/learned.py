@@ -20,8 +20,9 @@ class CMRLearned(CMR):
 
         min_W max_w  Σ_k w_k m_k − τ Ω KL(w/Ω ‖ w⁰/Ω),   m_k = mean over layers of s_k²,  w⁰_k = exp(β(k−3))
 
-    For fixed W the inner maximum is w = Ω softmax(log w⁰ + m/τ). After each evaluation of the penalty w takes one
-    step of mirror ascent towards it, which in θ = log w is exponentiated gradient:
+    Where layers take turns, m_k is of each layer's last one. For fixed W the inner maximum is w = Ω softmax(log w⁰ +
+    m/τ). After each evaluation of the penalty w takes one step of mirror ascent towards it, which in θ = log w is
+    exponentiated gradient:
 
         θ ← (1 − rate) θ + rate (log w⁰ + m/τ),   w = Ω softmax(θ)
 
@@ -41,9 +42,7 @@ class CMRLearned(CMR):
         self.theta = self.prior.clone()
         self.spec = replace(self.spec, weights=self.weights)
         self._observing = False
-        self._squares: dict[
-            str, Tensor
-        ] = {}  # s_k² of the layers since the last step of the weights, by group (B, K−2)
+        self._squares: dict[str, Tensor] = {}  # s_k² at each layer's last evaluation, by group (B, K−2)
 
     @property
     def weights(self) -> Tensor:
@@ -52,22 +51,32 @@ class CMRLearned(CMR):
 
     def _evaluate(self) -> Any:
         self._observing = True
+        if self.rounds.length == 1:  # a step of all layers: what is not among them trains no more
+            self._squares = {group: seen for group, seen in self._squares.items() if group in self._groups}
+        for group, part in self._groups.items():  # always in the same order: rounding depends on it
+            shape = (len(part.members), self.spec.K - 2)
+            if group not in self._squares or self._squares[group].shape != shape:
+                self._squares[group] = torch.full(shape, torch.nan, dtype=torch.float64)
         return super()._evaluate()
 
     def observe(self, group: str, result: LayerPenalty) -> None:
-        self._squares[group] = result.moments[:, 3:].square().double().cpu()
+        part = self._groups[group]
+        self._squares[group][part.first : part.stop] = result.moments[:, 3:].square().double().cpu()
+
+    def forget(self, group: str) -> None:
+        super().forget(group)
+        self._squares[group].fill_(torch.nan)
 
     def add_gradients(self) -> None:
         super().add_gradients()
         if self._observing:
-            seen = [self._squares[group] for group in self._groups]  # always in the same order: rounding depends on it
-            squares = torch.cat([torch.empty(0, self.spec.K - 2, dtype=torch.float64), *seen])
-            squares = squares[torch.isfinite(squares).all(-1)]  # a skipped layer has nan
+            squares = torch.cat([torch.empty(0, self.spec.K - 2, dtype=torch.float64), *self._squares.values()])
+            squares = squares[torch.isfinite(squares).all(-1)]  # one that was skipped has nan
             # Summed over the processes that share the layers, so that all of them hold the same weights.
             own = torch.cat([squares.sum(0), torch.tensor([float(len(squares))])])
             total = self.processes.sum_(own.to(self._like.device)).cpu()  # NCCL refuses what is on the CPU
             self._ascend(total[:-1] / total[-1].clamp_min(1))
-            self._observing, self._squares = False, {}
+            self._observing = False
 
     def _ascend(self, m: Tensor) -> None:
         target = self.prior + m / self.temperature
@@ -78,9 +87,10 @@ class CMRLearned(CMR):
         return {f"weight_{k}": w for k, w in enumerate(self.weights.tolist(), start=3)}
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "theta": self.theta}
+        return {**super().state_dict(), "theta": self.theta, "squares": dict(self._squares)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.theta = state["theta"].to(self.prior)  # it may have been loaded on the weights' device
+        self._squares = {group: squares.cpu().clone() for group, squares in state.get("squares", {}).items()}
         self.spec = replace(self.spec, weights=self.weights)

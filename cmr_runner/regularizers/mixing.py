@@ -47,9 +47,12 @@ class CappedMixing:
         if self.mixing == "uncapped":
             gamma = torch.ones_like(norm_task)
         else:
-            capped = lambda_t * norm_spec if self.mixing == "penalty_cap" else norm_spec
-            gamma = (self.rho_spec * norm_task / (capped + DELTA)).clamp_max(1.0)
+            gamma = (self.rho_spec * norm_task / (self.compared(lambda_t) * norm_spec + DELTA)).clamp_max(1.0)
         return lambda_t * gamma, gamma
+
+    def compared(self, lambda_t: float) -> float:
+        """What multiplies ‖g‖ where it is compared with ρ‖g_task‖."""
+        return 1.0 if self.mixing == "algorithm1" else lambda_t
 
 
 def global_norm(tensors: list[Tensor]) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from cmr_runner.checks import ArgumentError
 from cmr_runner.regularizers.addition import grad_of
 from cmr_runner.regularizers.layers import Weight
-from cmr_runner.regularizers.mixing import norms
+from cmr_runner.regularizers.mixing import global_norm, norms
 from cmr_runner.regularizers.processes import Group
 
 
@@ -123,8 +123,9 @@ class Shards:
 class PieceAddition:
     """The pieces of a gradient that are to be added to the pieces of `.grad`."""
 
-    def __init__(self, weights: Sequence[Weight], pieces: Mapping[str, Tensor], norm: Tensor) -> None:
-        self._weights, self._pieces, self.norm = weights, pieces, norm
+    def __init__(self, weights: Sequence[Weight], pieces: Mapping[str, Tensor], norms: dict[str, Tensor]) -> None:
+        self._weights, self._pieces = weights, pieces
+        self.norms, self.norm = norms, global_norm(list(norms.values()))  # of each layer's gradient, and of all
 
     def add_(self, factor: Tensor, *, overwrite: bool) -> None:
         for weight in self._weights:
@@ -135,10 +136,10 @@ class PieceAddition:
 
 def local(tensor: Tensor) -> Tensor:
     """This process's piece."""
-    return tensor.to_local() if _is_distributed(tensor) else tensor  # type: ignore[attr-defined]
+    return tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
-def _is_distributed(tensor: Tensor) -> bool:
+def is_sharded(tensor: Tensor) -> bool:
     return hasattr(tensor, "to_local")
 
 
@@ -148,7 +149,7 @@ def _is_cut(weight: Weight) -> bool:
 
 def _dimension(tensor: Tensor) -> int | None:
     """The dimension along which a tensor is cut; None if it is whole."""
-    if not _is_distributed(tensor):
+    if not is_sharded(tensor):
         return None
     placement = tensor.placements[_mesh_dimension(tensor)]  # type: ignore[attr-defined]
     return placement.dim if placement.is_shard() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,7 +22,38 @@ class Part(NamedTuple):
         return self.members[self.first : self.stop]
 
 
-def waits(most: int, layers: int) -> tuple[int, ...]:
+class Rounds:
+    """Rounds of t steps in which each layer has one turn: the step takes layers[step % t::t].
+
+    t changes only where a round of the old length ends and one of the new length begins. So each layer has had as many
+    turns as the others, whatever the gradients do meanwhile.
+    """
+
+    def __init__(self, lengths: Sequence[int] = (1,)) -> None:
+        self.lengths = tuple(lengths)  # that a round may have, from the longest down to 1
+        self.length = 1  # t: all norms have to be known first
+        self.norms: dict[str, float] = {}  # of each layer's gradient, at its last turn
+
+    @property
+    def more_than_one(self) -> bool:
+        return len(self.lengths) > 1
+
+    def in_turn(self, layers: Sequence[Layer], step: int) -> Sequence[Layer]:
+        return layers[step % self.length :: self.length]
+
+    def next_length(self, step: int, layers: Sequence[Layer], most: float) -> int:
+        """t of a round that begins at `step`: the longest no turn of which adds more than `most`.
+
+        A turn adds t times the gradients of its layers.
+        """
+        squares = [0.0 if layer.frozen else self.norms.get(layer.name, math.inf) ** 2 for layer in layers]
+        for t in self.lengths:
+            if step % t == 0 and t * math.sqrt(max(sum(squares[turn::t]) for turn in range(t))) <= most:
+                return t
+        return 1
+
+
+def round_lengths(most: int, layers: int) -> tuple[int, ...]:
     """The lengths that a round of turns may have, in steps: from `most`, or as far as each step has a layer, down to 1.
 
     Each divides the one before, so that a long round takes the turns of a short one in smaller parts. With fewer layers
@@ -40,13 +72,15 @@ def parts(
 ) -> dict[str, Part]:
     """Of the groups of layers[own] the parts that one turn of a round takes: layers[turn::length].
 
-    A large layer is a group by itself and read where it lies: to batch it would copy it, and save calls that cost
-    little. A group is ordered so that the layers of every turn, in a round of any of the `lengths`, follow one another.
+    Where layers take turns a large one is a group by itself and read where it lies: to batch it would copy it, and save
+    calls that cost little. A group is ordered so that the layers of every turn, in a round of any of the `lengths`,
+    follow one another.
     """
     groups: dict[str, list[int]] = {}
     for i in sorted(own, key=lambda i: [*(i % t for t in reversed(lengths)), i]):
         m, n = layers[i].shape
-        groups.setdefault(f"{m}x{n}" if m * n < LARGE else f"{m}x{n}, {layers[i].name}", []).append(i)
+        alone = len(lengths) > 1 and m * n >= LARGE
+        groups.setdefault(f"{m}x{n}, {layers[i].name}" if alone else f"{m}x{n}", []).append(i)
     found = {}
     for group, members in groups.items():
         places = [place for place, i in enumerate(members) if i % length == turn]

@@ -40,12 +40,16 @@ def whole(tensor: Tensor) -> Tensor:
 
 WAYS = ("ddp", "fsdp", "fsdp_partly")
 ALL_LAYERS = {"lam": 1.0, "engine": "exact"}
-BY_TURNS = {"lam": 1e-3}  # so that after two steps a layer waits, and most turns have one layer
+BY_TURNS = {"lam": 1e-4}  # so that from the ninth step on a layer waits, and most turns have one layer
+STEPS = 12
 
 
 def trained(way: str, rank: int, size: int, how: dict[str, object]) -> dict[str, object]:
-    """Four steps of SGD, alone or by one of WAYS; what the last one's gradients were, and more."""
-    model = wrapped = Network()
+    """STEPS of SGD, alone or by one of WAYS; what the last one's gradients were, and more.
+
+    In float64: halves of a batch, averaged over processes, are another order of summation, and steps magnify that.
+    """
+    model = wrapped = Network().double()
     options = {**how, "layers": LayerRule(exclude=["*.v"])}
     if way == "ddp":
         wrapped = DistributedDataParallel(model)
@@ -60,7 +64,7 @@ def trained(way: str, rank: int, size: int, how: dict[str, object]) -> dict[str,
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     share = slice(None) if way in ("alone", "fsdp_partly") else slice(rank, None, size)
     numbers, computed = {}, []
-    for _ in range(4):
+    for _ in range(STEPS):
         optimizer.zero_grad()
         nn.functional.cross_entropy(wrapped(TOKENS[share]), LABELS[share]).backward()
         cmr.add_gradients()

@@ -38,8 +38,6 @@ def test_two_processes_add_what_one_adds(way: str, turns: bool, together: dict[t
     for kind in ("gradients", "weights"):
         assert found[kind].keys() == alone[kind].keys()
         for name, expected in alone[kind].items():
-            # Halves of a batch averaged over processes: another order of summation in the task's gradient, and what it
-            # changes is of the size of the whole tensor, not of each of its entries.
             assert (found[kind][name] - expected).norm() <= 1e-4 * expected.norm(), f"{kind} of {name}"
     for name, expected in alone["numbers"].items():
         assert found["numbers"][name] == pytest.approx(expected, rel=1e-4), name

@@ -6,7 +6,7 @@ from torch import nn
 
 from cmr_runner import CMR
 from cmr_runner.regularizers.layers import LayerRule, find_layers
-from cmr_runner.regularizers.turns import parts, waits
+from cmr_runner.regularizers.turns import Rounds, parts, round_lengths
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from cmr_runner.regularizers.turns import parts, waits
     ],
 )
 def test_rounds_divide_each_other_and_leave_no_step_without_a_layer(most, layers, found):
-    assert waits(most, layers) == found
+    assert round_lengths(most, layers) == found
 
 
 @pytest.mark.parametrize("turns", [8, 6, 12])
@@ -32,7 +32,7 @@ def test_in_a_round_of_any_length_each_layer_has_one_turn(turns, frozen):
     model = nn.ModuleList(nn.Linear(6, 6 if i % 3 else 4) for i in range(17))
     layers = find_layers(model, LayerRule())
     own = [i for i in range(17) if i not in frozen]
-    lengths = waits(turns, len(layers))
+    lengths = round_lengths(turns, len(layers))
     for length in lengths:
         seen = []
         for turn in range(length):
@@ -51,20 +51,66 @@ def stepped(cmr, model, size):
     return [layer.name for layer in cmr.layers if layer.weight.parameters[0].grad.any()]
 
 
-def test_the_larger_the_tasks_gradient_the_longer_a_layer_waits():
-    """A round of t steps adds √t times the gradient at each: it is as long as that stays within ρ_spec."""
+def penalties(model, **options):
+    """λ‖∇‖ of each layer by the exact engine."""
+    cmr = CMR(model, engine="exact", **options)
+    stepped(cmr, model, 1e9)
+    return torch.stack([layer.weight.parameters[0].grad.norm() for layer in cmr.layers])
+
+
+def unequal(count=16):
+    """A network with one layer whose gradient is many times the others'."""
     torch.manual_seed(0)
-    model = nn.Sequential(*(nn.Linear(40, 40) for _ in range(8)))
-    cmr = CMR(model, lam=0.1, rho_spec=0.5)
-    stepped(cmr, model, 1e6)
-    whole = float(cmr.last.norm_spec)  # λ times the norm of the penalty's gradient
-    per_bias = (8 * 40) ** 0.5
-    for longest in (8, 4, 2, 1):
-        size = 1.3 * longest**0.5 * whole / 0.5 / per_bias
-        cmr = CMR(model, lam=0.1, rho_spec=0.5)
-        stepped(cmr, model, size)
-        assert len(stepped(cmr, model, size)) == 8 // longest
-        assert float(cmr.last.cap) == 1
+    model = nn.Sequential(*(nn.Linear(48, 48) for _ in range(count)))
+    with torch.no_grad():
+        model[5].weight.mul_(0.1)
+    return model
+
+
+def of_size(norm, model):
+    """What each bias's entries have to be for a task gradient of this norm."""
+    return float(norm) / sum(p.numel() for p in model.parameters() if p.ndim == 1) ** 0.5
+
+
+@pytest.mark.parametrize("mixing", ["penalty_cap", "algorithm1"])
+def test_a_round_is_as_long_as_no_turn_of_it_is_capped(mixing):
+    model = unequal()
+    push = penalties(model, lam=0.1, mixing="uncapped") / (0.1 if mixing == "algorithm1" else 1)
+    for longest in (8, 4, 2):
+        turns = [float(longest * push[turn::longest].norm()) for turn in range(longest)]
+        for room, expected in ((1.1, longest), (0.9, longest // 2)):
+            cmr = CMR(model, lam=0.1, rho_spec=0.5, mixing=mixing)
+            size = of_size(room * max(turns) / 0.5, model)
+            for _ in range(8):
+                stepped(cmr, model, size)
+            assert cmr.rounds.length == expected
+            for _ in range(8):
+                assert len(stepped(cmr, model, size)) == 16 // expected
+                assert float(cmr.last.cap) == 1
+
+
+def test_each_layer_gets_its_due_however_the_tasks_gradient_changes_and_one_layer_dominates():
+    """Rounds begin and end whole, so none is left out or favoured where t changes from step to step."""
+    model = unequal()
+    due = penalties(model, lam=0.02)
+    cmr, got, lengths = CMR(model, lam=0.02, mixing="uncapped"), torch.zeros(16), set()
+    draws = torch.Generator().manual_seed(0)
+    for _ in range(8 * 25):
+        room = 10 ** float(2.2 * torch.rand((), generator=draws) - 0.3)
+        stepped(cmr, model, of_size(room * due.norm() / 0.5, model))
+        lengths.add(cmr.rounds.length)
+        got += torch.stack([layer.weight.parameters[0].grad.norm() for layer in cmr.layers])
+    assert lengths == {8, 4, 2, 1}
+    torch.testing.assert_close(got / (8 * 25), due, rtol=0.03, atol=0)
+
+
+def test_a_round_does_not_begin_or_end_inside_another():
+    layers = find_layers(unequal(8), LayerRule())
+    rounds = Rounds((8, 4, 2, 1))
+    rounds.norms = {layer.name: 1.0 for layer in layers}
+    assert [rounds.next_length(step, layers, 1e3) for step in range(1, 9)] == [1, 2, 1, 4, 1, 2, 1, 8]
+    rounds.norms.popitem()  # a layer that was unfrozen just now
+    assert rounds.next_length(8, layers, 1e3) == 1
 
 
 def test_the_numbers_of_a_step_are_of_every_layer_once_however_rounds_change():

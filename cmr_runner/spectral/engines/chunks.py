@@ -39,14 +39,11 @@ def set_spectral_threads(threads: int) -> None:
         _shared = Workers(threads - 1)
 
 
-def chunk_bounds(
-    W: Tensor, entries: int = CHUNK_ENTRIES, first: int = 0, last: int | None = None
-) -> list[tuple[int, int]]:
-    """Near equal pieces [start, stop) of W[first:last], W (B, m, n), by shape alone: rounding never depends on load."""
-    B = (len(W) if last is None else last) - first
-    most = max(1, entries // max(1, W[0].numel()))
+def chunk_bounds(W: Tensor, entries: int = CHUNK_ENTRIES) -> list[tuple[int, int]]:
+    """Near equal pieces [start, stop) of W (B, m, n), by shape alone: rounding never depends on load."""
+    B, most = len(W), max(1, entries // max(1, W[0].numel()))
     pieces = -(-B // most)
-    return [(first + B * i // pieces, first + B * (i + 1) // pieces) for i in range(pieces)]
+    return [(B * i // pieces, B * (i + 1) // pieces) for i in range(pieces)]
 
 
 # Of W[i:j], with a tensor of its shape that may serve for the gradient: its penalty, its edge vectors (j − i, 2, r).

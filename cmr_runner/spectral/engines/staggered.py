@@ -68,6 +68,11 @@ class Held:
     dense: Tensor | None  # (B, m, n) the rest of it, as of each layer's last moments; None with α₂ = 0
     square: Tensor  # (B,) ‖dense‖²
 
+    def on_host(self) -> Held:
+        """The same with what is small on the host, wherever it was loaded."""
+        kept = vars(self).items()
+        return replace(self, **{key: value.cpu() for key, value in kept if key not in ("X", "dense")})
+
     def on(self, device: torch.device) -> Held:
         """The same with what is large on the weights' device: it may have been loaded on another one."""
         if self.X.device == device:
@@ -100,7 +105,8 @@ class StaggeredEngine:
       since, up to `steps`; once more where the edges fail their check; where the low one is not known well enough for
       ρ_cond, it is sharpened as in `fast`.
     - Moments: by products as in `fast`, by two blocks of `probes` as in `stochastic` where products are too slow. Out
-      of turn where they cannot follow the edges.
+      of turn where they cannot follow the edges. Where the spectrum is too narrow for them `exact` computes them, and
+      by probes they do not act.
     - A short side of up to 40: edges from all singular values, by the Gram matrix in float64.
     - Where the edges' decomposition does not converge, `exact` computes the group in this step, and it starts anew.
     """
@@ -222,13 +228,17 @@ class StaggeredEngine:
         W = A[alone] if len(places) == 1 else A[places]
         out = held.dense[alone] if len(places) == 1 else torch.empty_like(W)
         sigma, refused, skipped = sigma[places], np.zeros(len(W), dtype=bool), 0
+        narrow = too_narrow(sigma, torch.finfo(W.dtype).eps)
         if by_products((W.shape[1], W.shape[2])):
             tall = upright(W)
             found = moments_by_products(W, torch.bmm(tall.mT, tall), sigma, spec, out)
-            refused = ~accepted[places] | too_narrow(sigma, torch.finfo(W.dtype).eps)
+            refused = ~accepted[places] | narrow
         else:
             Z = signs((len(W), 2 * self.probes, min(W.shape[1:])), generator_for(self.seed, draws, step)).to(W)
             found = moments_by_probes(W, Z, sigma, spec, out)
+            out[torch.from_numpy(narrow)] = 0  # what is found there is magnified rounding, and `exact` would be cubic
+            found.through[narrow] = 0
+            found.s[narrow] = found.rho[narrow] = np.nan
         if refused.any():  # then there are no edges to speak of: the whole gradient is held
             mask, known = torch.from_numpy(refused), places[refused]
             exact = exact_with_edges(W[mask], replace(spec, alpha1=0.0))[0]
@@ -243,9 +253,9 @@ class StaggeredEngine:
             held.dense[places] = out
         for kept, value in zip((held.moments, held.rho_moment, held.through), found, strict=True):
             kept.numpy()[places] = value
-        held.sigma.numpy()[places] = np.where(refused[:, None], 0, sigma)
+        held.sigma.numpy()[places] = np.where((refused | narrow)[:, None], 0, sigma)
         held.square.numpy()[places] = np.square(array(torch.linalg.vector_norm(out, dim=(-2, -1))))
-        return int(refused.sum()), skipped
+        return int((refused | narrow).sum()), skipped
 
     def forget(self, group: str) -> None:
         self._held.pop(group, None)
@@ -257,7 +267,9 @@ class StaggeredEngine:
         self.seed = state["seed"]
         names = {field.name for field in fields(Held)}
         # Copied, because it is written to in place. What an earlier version kept had other parts: it starts anew.
-        self._held = {group: Held(**deepcopy(held)) for group, held in state["groups"].items() if held.keys() == names}
+        self._held = {
+            group: Held(**deepcopy(held)).on_host() for group, held in state["groups"].items() if held.keys() == names
+        }
 
 
 def upright(W: Tensor) -> Tensor:
@@ -364,7 +376,7 @@ def follow_edges_(held: Held, sigma: Array, shape: tuple[int, int], spec: Penalt
         through[known] += sign * slopes(t, norm, spec, of_t).through
         rho[known] += sign * rho_of_t
     s[known], at[known] = traces / new.n, sigma[known]
-    return known[(np.abs(s[known]) > MOST_MOMENT).any(-1)]
+    return known[~(np.abs(s[known]) <= MOST_MOMENT).all(-1)]
 
 
 def factors(W: Tensor, edges: Edges, sigma: Array, spec: PenaltySpec, held: Held) -> tuple[Tensor, Tensor, Tensor]:

@@ -32,10 +32,6 @@ class WarmStart:
         r = min(W.shape[1:])
         return torch.randn(len(W), r, generator=generator_for(self.seed, group, step)).mul_(NOISE / r**0.5).to(W)
 
-    def vectors(self, group: str) -> Tensor:
-        """v_max and v_min of each matrix as they were last found, (B, 2, r)."""
-        return self._vectors[group]
-
     def keep(self, group: str, vectors: Tensor) -> None:
         self._vectors[group] = vectors
 
