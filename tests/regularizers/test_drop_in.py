@@ -98,9 +98,10 @@ def test_over_a_round_of_turns_each_layer_gets_what_it_would_get_at_once(turns: 
         cmr.add_gradients()
         return [w.grad.clone() for w in weights if w.grad is not None]
 
-    truth, first = added(at_once), added(by_turns)
-    for found, whole in zip(first, truth, strict=True):  # the first step takes all layers
-        torch.testing.assert_close(found, whole, rtol=1e-3, atol=1e-6)
+    truth = added(at_once)
+    for _ in range(turns):  # until a round may begin a step takes all layers
+        for found, whole in zip(added(by_turns), truth, strict=True):
+            torch.testing.assert_close(found, whole, rtol=1e-3, atol=1e-6)
     rounds = [added(by_turns) for _ in range(turns)]
     for i, whole in enumerate(truth):
         parts = [step[i] for step in rounds]

@@ -64,3 +64,19 @@ def test_what_is_measured_keeps_the_fixed_weights() -> None:
 def test_senseless_settings_are_refused(keys: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=rf"^{next(iter(keys))} must be"):
         make(**keys)
+
+
+def test_where_layers_take_turns_the_weights_follow_the_mean_over_all_layers() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(48, 48) for _ in range(9)))
+    found = []
+    for turns in (1, 8):
+        cmr = CMRLearned(model, engine={"name": "auto", "turns": turns, "refresh": 1}, rate=0.1)
+        for _ in range(24):
+            for p in model.parameters():
+                p.grad = torch.full_like(p, 1e6)
+            cmr.add_gradients()
+        assert cmr.rounds.length == turns
+        found.append(cmr.weights)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=0)
+    assert (found[0] - moment_weights(5, 0.15)).abs().max() > 0.01

@@ -1,12 +1,17 @@
 """Rounds of turns: which layers a step takes, and what becomes of those that wait."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 from cmr_runner import CMR
+from cmr_runner.regularizers import CMRLearned
 from cmr_runner.regularizers.layers import LayerRule, find_layers
 from cmr_runner.regularizers.turns import Rounds, parts, round_lengths
+from cmr_runner.spectral import NonFiniteError
+from cmr_runner.spectral.engines import set_spectral_threads
 
 
 @pytest.mark.parametrize(
@@ -124,3 +129,98 @@ def test_the_numbers_of_a_step_are_of_every_layer_once_however_rounds_change():
     stepped(whole, model, 1.0)
     assert float(cmr.last.penalty) == pytest.approx(float(whole.last.penalty), rel=1e-2)
     torch.testing.assert_close(cmr.last.kappa, whole.last.kappa, rtol=0.05, atol=0)
+
+
+def descended(cmr, model, steps):
+    for _ in range(steps):
+        stepped(cmr, model, 1e3)
+        with torch.no_grad():
+            for layer in cmr.layers:
+                weight = layer.weight.parameters[0]
+                weight -= 1e-2 * weight.grad
+    return model
+
+
+@pytest.mark.parametrize("kind", [CMR, CMRLearned])
+def test_a_state_saved_within_a_round_continues_bit_for_bit(kind):
+    straight = unequal()
+    whole = kind(straight)
+    descended(whole, straight, 24)
+    first, second = unequal(), unequal()
+    before = kind(first)
+    descended(before, first, 13)
+    assert before.rounds.length == 8
+    second.load_state_dict(first.state_dict())
+    after = kind(second)
+    after.load_state_dict(copy.deepcopy(before.state_dict()))
+    descended(after, second, 11)
+    assert all(torch.equal(a, b) for a, b in zip(straight.parameters(), second.parameters(), strict=True))
+    assert after.last.numbers() == whole.last.numbers()
+
+
+@pytest.mark.parametrize("options", [{"engine": {"name": "auto", "turns": 1}}, {"engine": "exact"}, {"every": 2}])
+def test_a_state_saved_within_a_round_goes_on_without_rounds(options):
+    model = unequal()
+    before = CMR(model)
+    descended(before, model, 13)
+    after, fresh = CMR(model, **options), CMR(model, **options)
+    after.load_state_dict(before.state_dict())
+    after.step = fresh.step
+    assert len(stepped(after, model, 1e3)) == 16
+    pushed = after.last.norm_spec
+    stepped(fresh, model, 1e3)
+    torch.testing.assert_close(pushed, fresh.last.norm_spec, rtol=1e-2, atol=0)
+
+
+def test_after_layers_were_replaced_a_round_has_a_turn_for_each():
+    model = nn.Sequential(*(nn.Linear(48, 48) for _ in range(16)))
+    cmr = CMR(model)
+    for _ in range(8):
+        stepped(cmr, model, 1e6)
+    assert cmr.rounds.length == 8
+    del model[2:]
+    model[0], model[1] = nn.Linear(48, 48), nn.Linear(48, 48)
+    with pytest.warns(UserWarning, match="replaced"):
+        stepped(cmr, model, 1e6)
+    assert cmr.rounds.lengths == (2, 1)
+    stepped(cmr, model, 1e6)
+    assert [len(stepped(cmr, model, 1e6)) for _ in range(4)] == [1] * 4
+
+
+def test_what_a_layer_was_known_to_be_stays_known_while_another_is_frozen():
+    model = nn.Sequential(*(nn.Linear(48, 48 if i % 2 else 40) for i in range(16)))
+    cmr = CMR(model)
+    for _ in range(9):
+        stepped(cmr, model, 1e6)
+    model[3].weight.requires_grad = False
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 1e6) if p.requires_grad else None
+    cmr.add_gradients()
+    known = set(cmr.last.kappa_by_layer())
+    assert {f"{i}.weight" for i in range(0, 16, 2)} <= known  # of the other shape
+
+
+@pytest.mark.parametrize("loaded", [True, False], ids=["loaded", "failed"])
+def test_work_that_began_for_other_weights_is_dropped(loaded):
+    set_spectral_threads(2)
+    try:
+        model, plain = unequal(), unequal()
+        cmr, alone = CMR(model, engine="exact"), CMR(plain, engine="exact")
+        cmr._overlap = nn.Module()  # that always begins early
+        cmr._overlap.worth_it, cmr._overlap.step_ended = lambda: True, lambda: None
+        good = copy.deepcopy(model.state_dict())
+        with torch.no_grad():
+            model[0].weight.fill_(torch.nan if not loaded else 3.0)
+        cmr.start()
+        if loaded:
+            cmr.load_state_dict(alone.state_dict())
+        else:
+            with pytest.raises(NonFiniteError):
+                stepped(cmr, model, 1.0)
+        model.load_state_dict(good)
+        stepped(cmr, model, 1.0)
+        stepped(alone, plain, 1.0)
+        for a, b in zip(model.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(a.grad, b.grad)
+    finally:
+        set_spectral_threads(1)

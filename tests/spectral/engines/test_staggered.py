@@ -138,6 +138,18 @@ def test_moments_by_probes_are_right_on_average(monkeypatch):
     assert relative(torch.stack(draws).double().mean(0), truth) < 3 * spread / 400**0.5 + 2e-3
 
 
+def test_by_probes_a_spectrum_too_narrow_for_them_has_no_moments_that_act(monkeypatch):
+    """What probes find of an orthogonal layer is rounding, thousands of times larger than the truth."""
+    monkeypatch.setattr(staggered, "PRODUCT_WORK", 0)
+    W = torch.cat([layers(1, 64, 64, kappa=1), with_clear_edges(1, 64, 64)])
+    out = StaggeredEngine().penalty(W, PenaltySpec(alpha1=0.0), group="g", step=0)
+    assert not out.dense[0].any()
+    assert out.norm[0] == 0
+    assert out.norm[1] > 0
+    assert out.fallbacks == 1
+    assert torch.isfinite(out.value).all()
+
+
 @pytest.mark.parametrize("gain", [0.06, 1.0])
 def test_an_orthogonal_start_has_its_moments_computed_exactly_and_stays_bounded(gain):
     W, spec = layers(4, 64, 64, kappa=1, sigma_max=gain), PenaltySpec()
