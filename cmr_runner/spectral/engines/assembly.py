@@ -65,7 +65,8 @@ def all_traces(traces: Array, norm: Normalisation) -> Array:
 def traces_at(new: Normalisation, old: Normalisation, traces: Array) -> Array:
     """Traces (B, K+1) of all n eigenvalues where the edges moved from those of `old` to those of `new`.
 
-    The edges are at x = ±1 in both. What is between them keeps its λ, so its x becomes (d/d')x + (c − c')/d'.
+    The edges are at x = ±1 in both. What is between them keeps its λ, so its x becomes (d/d')x + (c − c')/d'. In a wide
+    layer read by columns the low edge is 0 and σ_min² is between: one eigenvalue of n, whose own move is left out.
     """
     k = np.arange(traces.shape[-1])
     at_edges = 1 + max(1, new.zeros) * (-1.0) ** k
