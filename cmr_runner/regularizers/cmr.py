@@ -93,7 +93,7 @@ class CMR(GradientPenalty):
     def penalty(self, W: Tensor, *, group: str) -> LayerPenalty:
         options: dict[str, Any] = {}
         if self.rounds.more_than_one:  # an engine with `turns`
-            part = self._groups[group]
+            part = self.groups.parts[group]
             options["place"] = (part.first, len(part.members))
         result = self.engine.penalty(W, self.spec, group=group, step=self.step, **options)
         self.observe(group, result)

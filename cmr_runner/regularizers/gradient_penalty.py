@@ -17,13 +17,14 @@ from cmr_runner.regularizers.addition import Addition, Found, pulled_back
 from cmr_runner.regularizers.attachment import Attachment
 from cmr_runner.regularizers.base import OfLayers, Regularizer, StepNumbers
 from cmr_runner.regularizers.exchange import exchanged, own_result
+from cmr_runner.regularizers.groups import Groups
 from cmr_runner.regularizers.layers import Layer, LayerRule, require_layers, unique_weights
-from cmr_runner.regularizers.mixing import HALF, CappedMixing, Mixing, global_norm
+from cmr_runner.regularizers.mixing import CappedMixing, Mixing, global_norm
 from cmr_runner.regularizers.notices import Notices, shown
 from cmr_runner.regularizers.overlap import Overlap
 from cmr_runner.regularizers.processes import Alone, Processes
 from cmr_runner.regularizers.sharded import PieceAddition, Shards, is_sharded, shards_of
-from cmr_runner.regularizers.turns import Part, Rounds, parts
+from cmr_runner.regularizers.turns import Rounds
 from cmr_runner.spectral.decomposition import check_finite
 from cmr_runner.spectral.engines.chunks import LARGE, shared_workers
 from cmr_runner.spectral.engines.workers import Task, without_autocast
@@ -81,10 +82,7 @@ class GradientPenalty(Regularizer):
         self._effective: dict[str, Tensor] = {}  # parametrised weights, with the graph that leads to their parameters
         self._gathered: dict[str, Tensor] = {}  # weights that the processes hold in pieces, those of this one whole
         self._pieces: PieceAddition | None = None  # of the last evaluation, where they do
-        self._stacks: dict[str, Tensor] = {}  # by group: where its weights are gathered
-        self._groups: dict[str, Part] = {}  # of this evaluation, by shape
-        self._known_parts: dict[tuple[Any, ...], dict[str, Part]] = {}  # those met so far: which layers, which turn
-        self._members: dict[str, list[str]] = {}  # by group: the layers that its kept state is of
+        self.groups = Groups()
         self._numbers: list[OfLayers] = []  # of each layer's last evaluation, a later one overriding an earlier
         self.rounds = Rounds()
         self._agreed = False  # the processes, on the length of the round
@@ -249,12 +247,7 @@ class GradientPenalty(Regularizer):
 
     def _regroup(self, own: list[int] | None = None) -> None:
         """The groups of this step; own: the layers that are this process's, by default as the processes divide them."""
-        turn = (self.rounds.length, self.step % self.rounds.length)
-        own = self._own_layers() if own is None else own
-        key = (*own, turn)
-        if key not in self._known_parts:
-            self._known_parts[key] = parts(self.layers, own, self.rounds.lengths, *turn)
-        self._groups = self._known_parts[key]
+        self.groups.take(self.layers, self._own_layers() if own is None else own, self.rounds, self.step)
 
     def _own_layers(self) -> list[int]:
         own = [i for i, layer in enumerate(self.layers) if not layer.frozen]
@@ -276,7 +269,7 @@ class GradientPenalty(Regularizer):
         if task is None:
             self._regroup()
         if self.processes.size == 1:
-            if not self._groups:
+            if not self.groups.parts:
                 return []
             return task.result() if task is not None else shared_workers().map([self._evaluate])[0]
         if not self._in_turn:
@@ -292,48 +285,24 @@ class GradientPenalty(Regularizer):
         self._forget_other_layers()
         # The largest first, so that the small ones fill what is left of the time. Where all are small no other thread
         # takes part: waking it for each operation would take longer than the operations.
-        sizes = {group: size(part.layers) for group, part in self._groups.items()}
+        sizes = {group: size(part.layers) for group, part in self.groups.parts.items()}
         largest_first = sorted(sizes, key=lambda group: -sizes[group])
         shared = largest_first if sizes and sizes[largest_first[0]] >= LARGE else []
         found = shared_workers().map([partial(self._evaluate_group, group) for group in shared])
         results = dict(zip(shared, found, strict=True))
         return [
             (part.layers, results[group] if group in results else self._evaluate_group(group))
-            for group, part in self._groups.items()
+            for group, part in self.groups.parts.items()
         ]
 
     def _forget_other_layers(self) -> None:
         """What is kept of a group belongs to its layers of the last step; if they are others now, they start anew."""
-        for group, part in self._groups.items():
-            names = [layer.name for layer in part.members]
-            before = self._members.get(group, names)
-            if before != names:
-                self.forget(group)
-                gone = set(before) - set(names)
-                self._numbers = [numbers for numbers in self._numbers if not gone.intersection(numbers[0])]
-            self._members[group] = names
+        for group, gone in self.groups.changed():
+            self.forget(group)
+            self._numbers = [numbers for numbers in self._numbers if not gone.intersection(numbers[0])]
 
     def _evaluate_group(self, group: str) -> Penalty:
-        return self.penalty(self._stacked(group), group=group)
-
-    def _stacked(self, group: str) -> Tensor:
-        """The group's weights as one batch (B, m, n): a view of a single one, else gathered in a kept buffer.
-
-        Within a task, where no gradient is recorded.
-        """
-        part, matrices = self._groups[group], []
-        for layer in part.layers:
-            weight = layer.weight
-            tensor = self._effective[weight.name] if weight.name in self._effective else weight.effective()
-            matrix = weight.matrix(tensor, layer.index)
-            matrices.append(matrix.float() if matrix.dtype in HALF else matrix)
-        if len(matrices) == 1:
-            return matrices[0].unsqueeze(0)
-        shape, like = (len(part.members), *matrices[0].shape), matrices[0]
-        kept = self._stacks.get(group)
-        if kept is None or kept.shape != shape or kept.dtype != like.dtype or kept.device != like.device:
-            self._stacks[group] = kept = like.new_empty(shape)
-        return torch.stack(matrices, out=kept[part.first : part.stop])
+        return self.penalty(self.groups.stacked(group, self._effective), group=group)
 
     @property
     def _like(self) -> Tensor:
@@ -350,8 +319,8 @@ class GradientPenalty(Regularizer):
             self._weights = unique_weights(self.layers)
             self._drop_started()
             self.rounds = Rounds(self.round_lengths())
-            self._found, self._pieces, self._numbers, self._known_parts = [], None, [], {}
-            self._members = {group: [] for group in self._members}  # the names may be the same, the weights are not
+            self._found, self._pieces, self._numbers = [], None, []
+            self.groups.start_anew()
 
     def _drop_started(self) -> None:
         """What began early is not wanted any more: wait until it no longer writes, and forget it."""
@@ -368,7 +337,7 @@ class GradientPenalty(Regularizer):
         return {
             "step": self.step,
             "held": held,
-            "members": dict(self._members),
+            "members": dict(self.groups.members),
             "round": {"length": self.rounds.length, "norms": dict(self.rounds.norms)},
             "numbers": [(list(names), *values) for names, *values in self._numbers],
         }
@@ -377,7 +346,7 @@ class GradientPenalty(Regularizer):
         self._drop_started()
         self.step = state["step"]
         # Of an older state, without these, the layers are taken to be the same, and the next step takes all of them.
-        self._members = dict(state.get("members", {}))
+        self.groups.members = dict(state.get("members", {}))
         self.rounds, self._agreed = Rounds(self.round_lengths()), False
         if (of_round := state.get("round")) and of_round["length"] in self.rounds.lengths:
             self.rounds.length, self.rounds.norms = of_round["length"], dict(of_round["norms"])

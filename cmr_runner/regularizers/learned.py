@@ -52,15 +52,15 @@ class CMRLearned(CMR):
     def _evaluate(self) -> Any:
         self._observing = True
         if self.rounds.length == 1:  # a step of all layers: what is not among them trains no more
-            self._squares = {group: seen for group, seen in self._squares.items() if group in self._groups}
-        for group, part in self._groups.items():  # always in the same order: rounding depends on it
+            self._squares = {group: seen for group, seen in self._squares.items() if group in self.groups.parts}
+        for group, part in self.groups.parts.items():  # always in the same order: rounding depends on it
             shape = (len(part.members), self.spec.K - 2)
             if group not in self._squares or self._squares[group].shape != shape:
                 self._squares[group] = torch.full(shape, torch.nan, dtype=torch.float64)
         return super()._evaluate()
 
     def observe(self, group: str, result: LayerPenalty) -> None:
-        part = self._groups[group]
+        part = self.groups.parts[group]
         self._squares[group][part.first : part.stop] = result.moments[:, 3:].square().double().cpu()
 
     def forget(self, group: str) -> None:

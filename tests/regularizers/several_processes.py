@@ -69,7 +69,7 @@ def trained(way: str, rank: int, size: int, how: dict[str, object]) -> dict[str,
         nn.functional.cross_entropy(wrapped(TOKENS[share]), LABELS[share]).backward()
         cmr.add_gradients()
         numbers = cmr.last.numbers()
-        computed.append([layer.name for part in cmr._groups.values() for layer in part.layers])
+        computed.append([layer.name for part in cmr.groups.parts.values() for layer in part.layers])
         gradients = {name: whole(p.grad) for name, p in model.named_parameters() if p.grad is not None}
         optimizer.step()
     weights = {name: whole(p) for name, p in model.named_parameters()}

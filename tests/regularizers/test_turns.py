@@ -8,8 +8,9 @@ from torch import nn
 
 from cmr_runner import CMR
 from cmr_runner.regularizers import CMRLearned
+from cmr_runner.regularizers.groups import parts
 from cmr_runner.regularizers.layers import LayerRule, find_layers
-from cmr_runner.regularizers.turns import Rounds, parts, round_lengths
+from cmr_runner.regularizers.turns import Rounds, round_lengths
 from cmr_runner.spectral import NonFiniteError
 from cmr_runner.spectral.engines import set_spectral_threads
 
