@@ -17,7 +17,8 @@ class Engine(Protocol):
 
     An engine that keeps anything has `forget(group)` too, which drops what it keeps of a group: it is called when other
     layers take the place of those in it. One with an attribute `turns` may be given every so many-th layer at a step.
-    Its `penalty` takes place=(first, of): W is then the group's matrices from that place on, of so many.
+    Its `penalty` takes place=(first, of): W is then the group's matrices from that place on, of so many. That of one
+    with an attribute `refresh` takes fresh=True: nothing of an earlier evaluation may be held for these matrices.
     """
 
     name: str

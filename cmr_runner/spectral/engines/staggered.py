@@ -105,8 +105,8 @@ class StaggeredEngine:
       since, up to `steps`; once more where the edges fail their check; where the low one is not known well enough for
       ρ_cond, it is sharpened as in `fast`.
     - Moments: by products as in `fast`, by two blocks of `probes` as in `stochastic` where products are too slow. Out
-      of turn where they cannot follow the edges. Where the spectrum is too narrow for them `exact` computes them, and
-      by probes they do not act.
+      of turn where they cannot follow the edges, or where `fresh` asks for them. Where the spectrum is too narrow for
+      them `exact` computes them, and by probes they do not act.
     - A short side of up to 40: edges from all singular values, by the Gram matrix in float64.
     - Where the edges' decomposition does not converge, `exact` computes the group in this step, and it starts anew.
     """
@@ -132,25 +132,37 @@ class StaggeredEngine:
         return f"staggered, {'products' if by_products(shape) else 'probes'}"
 
     def penalty(
-        self, W: Tensor, spec: PenaltySpec, *, group: str, step: int, place: tuple[int, int] | None = None
+        self,
+        W: Tensor,
+        spec: PenaltySpec,
+        *,
+        group: str,
+        step: int,
+        place: tuple[int, int] | None = None,
+        fresh: bool = False,
     ) -> LayerPenalty:
-        """place: of the first of these layers in its group, and how many the group has; None for all of them."""
+        """place: of the first of these layers in its group, and how many the group has; None for all of them.
+
+        fresh: compute the moments of all of them, whose spectra may have moved as a whole.
+        """
         A = working(W)
         try:
-            found = self._penalty(A, spec, group, step, *(place or (0, len(A))))
+            found = self._penalty(A, spec, group, step, *(place or (0, len(A))), fresh=fresh)
         except DecompositionError:
             self.forget(group)
             found = replace(ExactEngine().penalty(A, spec), fallbacks=len(A))
         return found if W.dtype == A.dtype else found.to(W.dtype)
 
-    def _penalty(self, A: Tensor, spec: PenaltySpec, group: str, step: int, first: int, count: int) -> LayerPenalty:
+    def _penalty(
+        self, A: Tensor, spec: PenaltySpec, group: str, step: int, first: int, count: int, *, fresh: bool
+    ) -> LayerPenalty:
         of_group = self._held.get(group)
         if of_group is None or not (of_group := of_group.on(A.device)).fits(A, count, spec):
             of_group = nothing_held(A, count, spec)
         self._held[group] = of_group
         held = of_group.part(first, first + len(A))
         if held.evaluations.all():
-            due = self._due(group, held, first)
+            due = np.arange(len(A)) if fresh else self._due(group, held, first)
             degree = min(self.steps, AT_ONCE + max(1, step - int(held.step.min())))
             if len(due) and held.X.numel():
                 self._disturb_(held, due, generator_for(self.seed, f"{group}#{first}", step))
