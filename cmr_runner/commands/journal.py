@@ -152,7 +152,7 @@ class StopCheck:
     """Whether a job should stop: a signal to this process, the sweep's request, or a sweep that died.
 
     joblib's workers outlive a killed parent until their job ends and would hold its lock against the next start;
-    `parent` is that process's id, None for jobs that may outlive whoever started them.
+    `parent` is that process's id, None for jobs that may outlive whoever started them. A single worker is the parent.
     """
 
     def __init__(self, journal: Journal | None, parent: int | None) -> None:
@@ -161,7 +161,7 @@ class StopCheck:
         self._asked = False
 
     def orphaned(self) -> bool:
-        return self.parent is not None and os.getppid() != self.parent
+        return self.parent is not None and self.parent not in (os.getpid(), os.getppid())
 
     def __call__(self) -> bool:
         if STOP.requested() or self.orphaned():

@@ -195,6 +195,13 @@ def test_every_worker_that_is_killed_costs_its_own_job_only(tmp_path: Path) -> N
     assert done.stdout.count("its process was killed") == 2
 
 
+def test_a_single_joblib_worker_takes_one_job_after_the_other(tmp_path: Path) -> None:
+    """As on a machine with no more cores than a job's threads; joblib then starts no process for it."""
+    done = call(tmp_path, "-m", "trainer.epochs=1", "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1")
+    assert done.returncode == 0, done.stderr
+    assert table(done.stdout) == {0: "completed", 1: "completed"}
+
+
 def test_jobs_that_share_a_run_count_once_in_the_results(tmp_path: Path) -> None:
     done = call(tmp_path, "-m", "trainer.epochs=1", "threads=1,2")
     assert table(done.stdout) == {0: "completed", 1: "skipped"}
