@@ -128,7 +128,8 @@ def call(cwd: Path, *words: str, base: tuple[str, ...] = TINY) -> subprocess.Com
         patch.chdir(cwd)
         patch.setattr(sys, "argv", ["cmr-run", *base, *words])
         # Set by main(); set here first, so that the test's end puts back what was there.
-        for name, value in (("HYDRA_FULL_ERROR", "0"), ("OMP_WAIT_POLICY", "passive"), (COMMAND_VARIABLE, "")):
+        threads = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000"}
+        for name, value in {"HYDRA_FULL_ERROR": "0", COMMAND_VARIABLE: "", **threads}.items():
             patch.setenv(name, value)
         with pytest.raises(SystemExit) as end:
             main()
