@@ -91,10 +91,11 @@ class CMR(GradientPenalty):
         return f"{type(self).__name__}({count}, lam={self.mixer.lam:g}, engine={self.engine.name})"
 
     def penalty(self, W: Tensor, *, group: str) -> LayerPenalty:
-        part, options = self.groups.parts[group], dict[str, Any]()
+        options: dict[str, Any] = {}
         if self.rounds.more_than_one:  # an engine with `turns`
+            part = self.groups.parts[group]
             options["place"] = (part.first, len(part.members))
-        if hasattr(self.engine, "refresh") and any(layer.weight.is_parametrised for layer in part.layers):
+        if hasattr(self.engine, "refresh") and self.groups.parametrised(group):
             options["fresh"] = True  # W/σ moves as a whole whenever σ does
         result = self.engine.penalty(W, self.spec, group=group, step=self.step, **options)
         self.observe(group, result)

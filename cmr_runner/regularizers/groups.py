@@ -52,6 +52,11 @@ class Groups:
             if before != names:
                 yield group, set(before) - set(names)
 
+    def parametrised(self, group: str) -> bool:
+        """Whether a weight of this evaluation's part of the group is; of an unknown group none is."""
+        part = self.parts.get(group)
+        return part is not None and any(layer.weight.is_parametrised for layer in part.layers)
+
     def start_anew(self) -> None:
         """The names may be the same afterwards, the weights are not."""
         self._known = {}
